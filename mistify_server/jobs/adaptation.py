@@ -52,8 +52,8 @@ from mistify_server.tasks.results import (
 from mistify_server.tasks.tasks import AdaptTask, Task
 from mistify_server.tracing.traces import Attributes, Traces
 
-# Packages come first, because they finish goals. Then come the nodes of the trees, parents first, with
-# preparations before the first node that needs them. References come last.
+# Packages come first, because they finish goals. Then come the nodes of the trees, those above long paths
+# first, with preparations before the first node that needs them. References come last.
 _PACKAGE_RANK, _TREE_RANK, _REFERENCE_RANK = 0, 1, 2
 
 #: None for the root, a node's index, the id of a goal to package, or an algorithm to prepare.
@@ -159,7 +159,7 @@ class CollectiveAdaptation:
         waiting = (
             node for node in self._plan.nodes if self._waits(node) and self._log.open_goals(node.goals)
         )
-        for node in waiting:
+        for node in sorted(waiting, key=lambda node: self._tree.rank[node.index]):
             rank = (_TREE_RANK, self._plan.number, self._tree.rank[node.index])
             preparation = self._plan.preparation_of(node)
             step = partial(self._prepare, preparation, root)

@@ -8,16 +8,21 @@ class PlanTree:
 
     Attributes:
         nodes: Index of a node -> the node.
-        rank: Index of a node -> its position in the plan, parents first.
+        rank: Index of a node -> its turn: nodes above long paths come first, because the last goal of such a
+            path decides when all are done if there are enough workers. So parents come before children.
         children: Index of a node, or None for the root -> the nodes adapted from it.
     """
 
     def __init__(self, plan: BatchPlan) -> None:
         self.nodes = {node.index: node for node in plan.nodes}
-        self.rank = {index: place for place, index in enumerate(self.nodes)}
         self.children: dict[int | None, list[NodePlan]] = {}
         for node in plan.nodes:
             self.children.setdefault(node.parent, []).append(node)
+        below: dict[int, int] = {}  # the number of nodes on the longest path
+        for index in reversed(self.nodes):
+            below[index] = max((1 + below[child.index] for child in self.children.get(index, ())), default=0)
+        turns = sorted(self.nodes, key=lambda index: -below[index])
+        self.rank = {index: turn for turn, index in enumerate(turns)}
 
     def subtree(self, *indices: int) -> list[NodePlan]:
         """Return nodes with all their descendants, each once and parents first."""
