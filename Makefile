@@ -9,7 +9,7 @@ BENCHMARKS := porting.default_config porting.within_time porting.goal_tree porti
 	factory.classes factory.speed adaptation.test_time \
 	device.switching device.inference device.loaded_memory device.engines device.decisions device.monitor_cost device.lending device.context_loop \
 	latency.prediction latency.other_device latency.data_sheets \
-	server.large_jobs server.submissions server.interruptions server.many_jobs server.web server.load \
+	server.large_jobs server.submissions server.interruptions server.many_jobs server.web server.load server.scale \
 	tuning.peer_lookup tuning.coordinator tuning.step tuning.memory tuning.accuracy tuning.convergence \
 	tuning.adversaries tuning.communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)

@@ -136,7 +136,7 @@ def grpc_collector() -> Iterator[Collector]:
             return ExportTraceServiceResponse()
 
     server = grpc.server(ThreadPoolExecutor(2))
-    add_TraceServiceServicer_to_server(Servicer(), server)
+    add_TraceServiceServicer_to_server(Servicer(), server)  # type: ignore[no-untyped-call]
     collector.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:
