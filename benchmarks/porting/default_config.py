@@ -4,8 +4,7 @@
 
 The config is ported by the command line in a separate process, as by `make demo`. Figures are taken from its
 report: accuracies in LiteRT on the test data, latencies measured on this machine with one thread. `--quick`
-    trains for few
-steps.
+trains for few steps.
 """
 
 import json

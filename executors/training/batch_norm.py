@@ -2,10 +2,9 @@
 
 Keras computes moments, scale and shift with separate operators, each of which reads or writes the whole
 tensor: in a small ResNet, this is a quarter of the time of a training step, and of an inference. TensorFlow
-    has a single kernel
-for all of it, which is fast if the number of channels is a multiple of the vector size. Otherwise it is
-slower than Keras; training then computes the formulas on rows of several positions, which are long enough for
-any number of channels.
+has a single kernel for all of it, which is fast if the number of channels is a multiple of the vector size.
+Otherwise it is slower than Keras; training then computes the formulas on rows of several positions, which are
+long enough for any number of channels.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """Device states written before options had ids, when numbers identified branches and subnets.
 
 `tests/data/device_state_1/` has the state that a monitor wrote then for a package with three branches, and
-for
-one with a pool of two subnets, after switching from the second subnet to the first.
+for one with a pool of two subnets, after switching from the second subnet to the first.
 """
 
 import json
