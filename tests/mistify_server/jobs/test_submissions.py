@@ -18,7 +18,7 @@ from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.part import GoalSelection, part_of
 from mistify.quotas import Quota
-from mistify_server.identity.callers import Scope
+from mistify_server.identity.callers import DEFAULT_TENANT, Scope
 from mistify_server.identity.tokens import AccessToken
 from mistify_server.jobs.submissions import SubmittedJobs
 from mistify_server.store.changes import Submission
@@ -75,7 +75,9 @@ async def test_submissions_during_a_transaction_share_the_next_one(store: Store,
 
 
 async def test_refused_jobs_do_not_affect_the_others(store: Store, plan: BatchPlan) -> None:
-    limited = AccessToken("limited", "digest", frozenset({Scope.SUBMIT}), 0, limits=Quota(jobs=2))
+    limited = AccessToken(
+        "limited", DEFAULT_TENANT, "digest", frozenset({Scope.SUBMIT}), 0, None, Quota(jobs=2)
+    )
     store.tokens.add(limited)
     store.jobs.create(submission(plan, "old", "known"))
     outcomes = await stored(
