@@ -9,7 +9,9 @@ network, eight values each, so that the goal tree has paths of up to 15 goals.
 
 This machine may have fewer processors than there are nodes. So the figures compare processor seconds on the
 critical path: each worker does what it did in the order in which it did it, but with a processor of its own.
-They include the start of each worker, and exclude waiting for the network.
+They include the start of each worker, and exclude waiting for the network. On a busy machine the same work
+takes more processor seconds, so they are only comparable if all workers together used about as many in each
+run: see the second figure of each.
 
 In a last run of a smaller job, each node is killed, one after the other, and replaced by a new one. The
 packages of all runs of a job must be the same.
@@ -132,6 +134,7 @@ def measure(options: Namespace) -> Figures:
     console.print(f"{goals} goals on {lost} nodes, each lost once: {disturbed.elapsed:.0f} s elapsed")
     return {
         **{f"path_of_{run.nodes}_s": run.path for run in runs},
+        **{f"work_of_{run.nodes}_s": run.total for run in runs},
         **{f"speed_of_{run.nodes}": runs[0].path / run.path for run in runs[1:]},
         "nodes_killed": disturbed.nodes - lost,
         "packages_that_differ": sum(runs[0].differing(run) for run in runs[1:])
