@@ -215,18 +215,18 @@ class RunningJobs:
         while True:
             changed = self._changed.setdefault(job_id, NextChange())
             try:
-                read = partial(self._read_events, tenant, job_id, after)
-                found = await changed.events((tenant, after), read)
+                reading = partial(self._read_events, tenant, job_id, after)
+                latest = await changed.events((tenant, after), reading)
             except MistifyError as error:
                 if not is_outage(error) or self._stopped is not None:
                     raise
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if found.events:
-                after = found.events[-1].sequence
-                yield found
+            if latest.events:
+                after = latest.events[-1].sequence
+                yield latest
                 continue
-            if found.ended or so_far:
+            if latest.ended or so_far:
                 return
             failure = self._failures.get(job_id, self._stopped)
             if failure is not None:

@@ -121,10 +121,10 @@ class PortingService:
         """
         check_job_name(name)
         tags = checked_tags(tags)
-        found = await asyncio.to_thread(self._known_or_resolved, idempotency_key, config_text)
-        if isinstance(found, Job):
-            return found
-        reading, resolved = found
+        known_or_resolved = await asyncio.to_thread(self._known_or_resolved, idempotency_key, config_text)
+        if isinstance(known_or_resolved, Job):
+            return known_or_resolved
+        reading, resolved = known_or_resolved
         problems = ProblemCollector()
         with reading.problems_at_their_places():
             inspected = await self._inspector.inspect(resolved, problems)

@@ -39,8 +39,8 @@ VARIABLES = {"MISTIFY_ARTIFACTS": "s3://models/mistify"}
 
 
 def manifest(kind: str, name: str) -> Any:
-    (found,) = (each for each in MANIFESTS if (each["kind"], each["metadata"]["name"]) == (kind, name))
-    return found
+    (chosen,) = (each for each in MANIFESTS if (each["kind"], each["metadata"]["name"]) == (kind, name))
+    return chosen
 
 
 def pods(document: Mapping[str, Any]) -> Iterator[Any]:

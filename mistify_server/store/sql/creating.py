@@ -44,9 +44,9 @@ class _Creation:
         self._session = session
         self._unfinished_of = unfinished_of
         self._by_key: dict[str, Submission] = {}
-        given = {tenant_key(tenant, key): key for each in new if (key := each.submission.idempotency_key)}
-        stored = select(JobRow).where(JobRow.idempotency_key.in_(given))
-        self._stored = {given[row.idempotency_key]: row for row in session.scalars(stored)} if given else {}
+        keys = {tenant_key(tenant, key): key for each in new if (key := each.submission.idempotency_key)}
+        stored = select(JobRow).where(JobRow.idempotency_key.in_(keys))
+        self._stored = {keys[row.idempotency_key]: row for row in session.scalars(stored)} if keys else {}
 
     def outcome(self, new: NewJob) -> Job | MistifyError:
         try:
