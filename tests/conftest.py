@@ -14,6 +14,9 @@ from tests.support.slow import listed
 # Tests, servers and workers already run as several processes: more threads would only wait for a core.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
+# Terminals in tests can move their cursor, whatever the one is from which the tests are started.
+os.environ["TERM"] = "xterm"
+
 # No deadlines: the machine may be busy.
 settings.register_profile("mistify", deadline=None)
 settings.load_profile("mistify")

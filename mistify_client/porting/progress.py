@@ -46,8 +46,8 @@ class Display(Protocol):
 
 @contextmanager
 def display(console: Console) -> Iterator[Display]:
-    """Yield the display that suits a console."""
-    if console.is_terminal:
+    """Yield the display that suits a console; a terminal that cannot move its cursor gets lines."""
+    if console.is_terminal and not console.is_dumb_terminal:
         with _bars(console) as bars:
             yield BarDisplay(bars)
     else:

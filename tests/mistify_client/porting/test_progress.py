@@ -62,6 +62,15 @@ def test_a_package_has_the_size_of_its_precision(precision, shown_size):
     assert out.file.getvalue() == f"half: met, accuracy 75.0%, {shown_size}\n"
 
 
+def test_terminals_that_cannot_move_their_cursor_get_lines(monkeypatch):
+    """Bars would never be drawn there."""
+    monkeypatch.setenv("TERM", "dumb")
+    out = console(terminal=True)
+    with display(out) as shown:
+        shown.update("half", ProgressUpdate("adapting", 1, 2, {"flops": 700.0}, 0.78), MODEL)
+    assert out.file.getvalue().startswith("half: adapting")
+
+
 def test_progress_is_printed_as_lines_without_a_terminal():
     out = console(terminal=False)
     with display(out) as shown:
