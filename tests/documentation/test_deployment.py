@@ -51,13 +51,18 @@ def pods(document: Mapping[str, Any]) -> Iterator[Any]:
             yield group["template"]
 
 
-def check(document: Mapping[str, Any]) -> None:
-    """Check a manifest with the schemas of Kubernetes; of KubeRay's resources only the pods."""
-    if document["kind"] != KUBERAY:
-        kubernetes_validate.validate(dict(document), KUBERNETES, strict=True)
-        return
-    for pod in pods(document):
-        kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **pod}, KUBERNETES, strict=True)
+def mistake_in(document: Mapping[str, Any]) -> str:
+    """Return the first mistake that the schemas of Kubernetes find; in a RayCluster, only in its pods."""
+    own = document["kind"] == KUBERAY
+    parts = (
+        [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods(document)] if own else [dict(document)]
+    )
+    try:
+        for part in parts:
+            kubernetes_validate.validate(part, KUBERNETES, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return str(error)
+    return ""
 
 
 def serve_settings(arguments: Sequence[str], variables: Mapping[str, str]) -> ServeConfig:
@@ -89,15 +94,14 @@ def settings() -> ServeConfig:
 
 @pytest.mark.parametrize("document", MANIFESTS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
 def test_a_manifest_is_valid(document: dict[str, Any]) -> None:
-    check(document)
+    assert not mistake_in(document)
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", KUBERAY])
 def test_a_mistake_in_a_pod_is_found(kind: str) -> None:
     document = copy.deepcopy(next(each for each in MANIFESTS if each["kind"] == kind))
     next(pods(document))["spec"]["containers"][0]["imagePullPolice"] = "Always"
-    with pytest.raises(kubernetes_validate.ValidationError, match="imagePullPolice"):
-        check(document)
+    assert "imagePullPolice" in mistake_in(document)
 
 
 def test_the_server_listens_where_its_service_and_its_probes_expect_it(settings: ServeConfig) -> None:
@@ -159,10 +163,16 @@ def test_the_nodes_of_the_cluster_fit_the_server(settings: ServeConfig) -> None:
         assert f"USER {pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" in IMAGE
     token = next(each for each in CONTAINER["env"] if each["name"] == "RAY_AUTH_TOKEN")
     assert token["valueFrom"]["secretKeyRef"]["name"] == name
-    budget = manifest("PodDisruptionBudget", "mistify-ray-workers")["spec"]
-    assert budget["selector"]["matchLabels"] == {"ray.io/cluster": name, "ray.io/node-type": "worker"}
     policy = manifest("NetworkPolicy", "mistify-ray")["spec"]
     assert policy["podSelector"]["matchLabels"] == {"ray.io/cluster": name}
+
+
+def test_drains_take_one_worker_at_a_time() -> None:
+    """Without a scale subresource, as of a RayCluster, `maxUnavailable` and percentages block all drains."""
+    (group,) = RAY["spec"]["workerGroupSpecs"]
+    labels = {"ray.io/cluster": RAY["metadata"]["name"], "ray.io/node-type": "worker"}
+    budget = manifest("PodDisruptionBudget", "mistify-ray-workers")["spec"]
+    assert budget == {"minAvailable": group["replicas"] - 1, "selector": {"matchLabels": labels}}
 
 
 def test_ray_understands_the_cluster() -> None:
@@ -203,6 +213,8 @@ def test_the_compose_file_is_valid() -> None:
     services = composed.to_dict()["services"]
     for service in services.values():
         assert set(service.get("depends_on", ())) <= services.keys()
+        mounts = [volume.split(":")[0] for volume in service.get("volumes", ())]
+        assert {name for name in mounts if not name.startswith("/")} <= composed.volumes.keys()
 
 
 def test_a_mistake_in_the_compose_file_is_found() -> None:
