@@ -78,7 +78,8 @@ class PortingClient(JobControl):
         """Predict the result of a batch of configs: goal tree, algorithms, costs, accuracy and seconds.
 
         Raises:
-            MistifyError: As for `submit`, except for limits that no network can meet: the plan lists those.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, except for
+                limits that no network can meet: the plan lists those.
         """
         request = pb.PlanRequest(config_json=config_json)
         return plan_from_proto(self._connection.call(self._stub.Plan, request, SUBMIT_SECONDS))
@@ -92,7 +93,9 @@ class PortingClient(JobControl):
             config_json: Configs as in `submit`, with models, data and algorithms of the job, and new ids.
 
         Raises:
-            MistifyError: As for `submit`; NOT_FOUND if there is no such job.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and nothing was
+                added; NOT_FOUND if there is no such job.
+            UnseenJobError: The job has further pages of goals, which the token does not give access to.
         """
         key = hashlib.sha256(config_json.encode()).hexdigest()
         request = pb.AddGoalsRequest(
@@ -207,7 +210,8 @@ class PortingClient(JobControl):
             directory: The directory for the files.
 
         Raises:
-            MistifyError: As for `fetch`.
+            MistifyError: NOT_FOUND if the goal has no package (yet); CORRUPT_PACKAGE if a file fails
+                verification twice in a row.
         """
         goal = self.goal_with_package(job_id, goal_id)
         names = {file.name for file in goal.files}

@@ -27,8 +27,8 @@ class TuningConfig(Settings):
 
     Attributes:
         trainable: The part to train: nothing, the network, its head (the layers that make the outputs), its
-            head and the biases of all layers, or a number of last blocks. A block is the layers with weights
-            between two places where the whole network passes through one tensor.
+            head and the biases and scales of all layers, or a number of last blocks. A block is the layers
+            with weights between two places where the whole network passes through one tensor.
         optimizer: Adam's step sizes do not depend on the range of the inputs; "sgd" learns very slowly from
             values such as pixels from 0 to 255.
         batch_size: The examples per training step.

@@ -105,7 +105,10 @@ class RolloutFollower:
 
     @property
     def report(self) -> DeviceRollouts:
-        """What the server learns: the package that it may replace, its latency, and the last installation."""
+        """The part of the next report to the server that decides on roll-outs to this device.
+
+        It names the package that may be replaced, its latency, and the phase of the last installation.
+        """
         installation = self.installation
         return DeviceRollouts(
             self._name, self._measured_ms, None if installation is None else installation.reported
