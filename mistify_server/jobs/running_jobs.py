@@ -104,8 +104,8 @@ class RunningJobs:
             self._scheduler.wake()
 
     def start(self, job_id: str) -> None:
-        """Run a job from its current state; if the server stops, the next server resumes it."""
-        if self._stopped is not None:
+        """Run a job from its current state, unless it is running; if the server stops, the next resumes it."""
+        if self._stopped is not None or self._is_running(job_id):
             return
         self._failures.pop(job_id, None)
         self._runners.pop(job_id, None)
@@ -118,7 +118,7 @@ class RunningJobs:
 
         No effect if it is already running, or was stored for no server.
         """
-        if self._stopped is not None or job.id in self._tasks or owner is None:
+        if self._stopped is not None or owner is None or self._is_running(job.id):
             return
         self.start(job.id)
         states, lease = [BatchState(plan, None, {}) for plan in plans], JobLease(job.id, FIRST_FENCE)
@@ -126,12 +126,10 @@ class RunningJobs:
 
     def grow(self, job_id: str, addition: Addition) -> None:
         """Add goals that were added to a job in the store; start the job if it is not running."""
-        task, runner = self._tasks.get(job_id), self._runners.get(job_id)
-        if task is None or task.done():
+        runner = self._runners.get(job_id)
+        if not self._is_running(job_id):
             self.start(job_id)
-        elif (
-            runner is not None
-        ):  # without a runner, the job is about to be read from the store, with the goals
+        elif runner is not None:  # otherwise the job is about to be read from the store, with the goals
             runner.grow(addition)
         self.wake_watchers(job_id)
 
@@ -254,6 +252,10 @@ class RunningJobs:
         """Prevent changes to a held job within the block."""
         runner = self._runners.get(job_id)
         return nullcontext() if runner is None else runner.writing
+
+    def _is_running(self, job_id: str) -> bool:
+        task = self._tasks.get(job_id)
+        return task is not None and not task.done()
 
     async def _cancel(self, job_id: str) -> None:
         while True:
