@@ -210,10 +210,10 @@ async def serving_with(
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
         server = grpc_server(services, health_service, report_page)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
-        await server.start()
         sharing = services.sharing
         if sharing is not None:
-            await sharing.renew()
+            await sharing.renew()  # first: otherwise, others would take the jobs that calls submit
+        await server.start()
         work = [services.jobs.keep_starting()]
         if sharing is not None:
             work += [sharing.keep_renewing(), sharing.keep_looking()]

@@ -104,7 +104,10 @@ class RunningJobs:
             self._scheduler.wake()
 
     def start(self, job_id: str) -> None:
-        """Run a job from its current state, unless it is running; if the server stops, the next resumes it."""
+        """Run a job from its current state, unless it is running.
+
+        If the server stops, another one or the next one resumes it.
+        """
         if self._stopped is not None or self._is_running(job_id):
             return
         self._failures.pop(job_id, None)

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from mistify.errors import MistifyError
@@ -29,6 +31,8 @@ class SharedJobs:
     Servers learn of each other's changes by the announcements of the store, and look at all jobs after each.
     They also look now and then without one, so that nothing depends on announcements.
 
+    Leases are renewed on a thread of their own: others may be busy for longer than a lease.
+
     Args:
         takes: Whether to take jobs that no server has.
         seconds: Length of a lease.
@@ -42,6 +46,8 @@ class SharedJobs:
         self._engine = engine
         self._takes = takes
         self._seconds = seconds
+        self._thread = ThreadPoolExecutor(1, "lease")
+        self._left = False
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._free: dict[str, float] = {}
@@ -54,7 +60,10 @@ class SharedJobs:
     async def keep_renewing(self) -> None:
         """Renew the leases until cancelled."""
         while True:
-            await self.renew()
+            try:
+                await self.renew()
+            except Exception:
+                _log.exception("leases cannot be renewed because of an internal error")
             await asyncio.sleep(_INTERVAL * self._seconds)
 
     async def keep_looking(self) -> None:
@@ -74,18 +83,25 @@ class SharedJobs:
             self._changed.clear()
 
     async def renew(self) -> None:
-        """Renew the leases, if the store can be reached."""
+        """Renew the leases, if the store can be reached and the server has not left."""
         busy_since = min(self._jobs.busy_since, self._engine.busy_since)
-        renew = self._leases.renew
+        renew = partial(self._renew, time.time() - busy_since)
         try:
-            self._jobs.has_others = await asyncio.to_thread(renew, self._seconds, time.time() - busy_since)
+            self._jobs.has_others = await self._loop.run_in_executor(self._thread, renew)
         except MistifyError as error:
             _log.debug("leases cannot be renewed: %s", error)
 
     async def leave(self) -> None:
-        """Give all jobs to other servers, after they have been stopped here."""
+        """Give all jobs to other servers, after they have been stopped here; no lease is renewed any more."""
         with suppress(MistifyError):
-            await asyncio.to_thread(self._leases.leave)
+            await self._loop.run_in_executor(self._thread, self._leave)
+
+    def _renew(self, busy_seconds: float) -> bool:
+        return not self._left and self._leases.renew(self._seconds, busy_seconds)
+
+    def _leave(self) -> None:
+        self._left = True  # on the thread: a renewal in progress ends first
+        self._leases.leave()
 
     def _note(self, job_id: str) -> None:
         if job_id:

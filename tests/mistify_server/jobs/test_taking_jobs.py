@@ -1,7 +1,10 @@
-"""Jobs that a server takes, also while it still waits for the store."""
+"""Jobs that a server takes and keeps, also while it waits for the store or is busy."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -10,12 +13,16 @@ from mistify.jobs.job import Goal, Job, JobState
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.engines.local import LocalEngine
 from mistify_server.jobs.running_jobs import RunningJobs
+from mistify_server.jobs.shared_jobs import SharedJobs
 from mistify_server.store.changes import Submission
-from mistify_server.store.directory import Store
+from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan
 from tests.support.gates import held
 
 GOALS = tuple(Goal(id=name, batch=0, spec=PackageSpec({"flops": 1.0})) for name in "ab")
+
+#: Length of a lease in seconds: longer than any test.
+SECONDS = 600.0
 
 
 @pytest.fixture
@@ -29,6 +36,19 @@ async def jobs(site: Any, store: Store, plan: BatchPlan) -> AsyncIterator[Runnin
     await engine.close()
 
 
+@pytest.fixture
+async def sharing(site: Any, store: Store, jobs: RunningJobs) -> SharedJobs:
+    engine = LocalEngine(site.worker, store.logs)
+    return SharedJobs(store.leases, jobs, engine, takes=False, seconds=SECONDS)
+
+
+@pytest.fixture
+def other(tmp_path: Path, store: Store) -> Iterator[Store]:
+    """Return the same store, opened by another server."""
+    with open_store(tmp_path / "own-store") as opened:
+        yield opened
+
+
 async def test_a_job_that_is_being_taken_is_not_started_again(store: Store, jobs: RunningJobs) -> None:
     with held(store.leases, "take") as gate:
         jobs.start("j")
@@ -36,3 +56,47 @@ async def test_a_job_that_is_being_taken_is_not_started_again(store: Store, jobs
         jobs.start("j")
         assert [task.get_name() for task in asyncio.all_tasks()].count("j") == 1
         gate.opened.set()
+
+
+async def test_leases_are_renewed_while_all_threads_are_busy(sharing: SharedJobs, other: Store) -> None:
+    idle = Event()
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        busy = asyncio.create_task(asyncio.to_thread(idle.wait))
+        try:
+            await asyncio.wait_for(sharing.renew(), 60)
+        finally:
+            idle.set()
+            await busy
+    assert other.leases.renew(SECONDS)
+
+
+async def test_leases_are_renewed_after_an_internal_error(
+    store: Store,
+    sharing: SharedJobs,
+    other: Store,
+    wait_until: Any,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mistify_server.jobs.shared_jobs._INTERVAL", 0.0)
+    renew, errors = store.leases.renew, [ZeroDivisionError()]
+
+    def failing_once(seconds: float, busy_seconds: float = 0.0) -> bool:
+        if errors:
+            raise errors.pop()
+        return renew(seconds, busy_seconds)
+
+    monkeypatch.setattr(store.leases, "renew", failing_once)
+    renewing = asyncio.create_task(sharing.keep_renewing())
+    await wait_until(lambda: renewing.done() or other.leases.renew(SECONDS))
+    assert not renewing.done()
+    renewing.cancel()
+
+
+async def test_a_server_that_has_left_is_not_there_again(sharing: SharedJobs, other: Store) -> None:
+    await sharing.renew()
+    assert other.leases.renew(SECONDS)
+    await sharing.leave()
+    await sharing.renew()
+    assert not other.leases.renew(SECONDS)
