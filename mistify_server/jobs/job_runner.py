@@ -153,8 +153,7 @@ class JobRunner:
 
     async def catch_up(self) -> None:
         """Add goals that another server has added in the store; the caller holds `writing`."""
-        job = await asyncio.to_thread(self._store.jobs.job, self._log.job_id)
-        states = await asyncio.to_thread(self._store.jobs.batches, self._log.job_id)
+        job, states = await asyncio.to_thread(self._store.jobs.with_batches, self._log.job_id)
         new = job.goals[self.goals :]
         if new:
             self.grow(Addition(new, [state.plan for state in states], "", None))

@@ -341,8 +341,7 @@ class RunningJobs:
             return None
         async for attempt in _attempts():
             with attempt:
-                job = await asyncio.to_thread(self._store.jobs.job, job_id)
-                states = await asyncio.to_thread(self._store.jobs.batches, job_id)
+                job, states = await asyncio.to_thread(self._store.jobs.with_batches, job_id)
                 submitter = await asyncio.to_thread(self._store.jobs.submitter, job_id)
         return self._runner(lease, job, states, submitter)
 

@@ -286,6 +286,10 @@ class JobStore(ABC):
         """Return a job's collective batches with all their results."""
 
     @abstractmethod
+    def with_batches(self, job_id: str) -> tuple[Job, list[BatchState]]:
+        """Return a job and its batches at one point in time: the goals of the job are those of the plans."""
+
+    @abstractmethod
     def record(
         self,
         job_id: str,

@@ -37,7 +37,7 @@ from mistify_server.store.sql.details import details_of, insert_points
 from mistify_server.store.sql.leases import check_complete, check_lease, next_lease
 from mistify_server.store.sql.reading import (
     UNFINISHED,
-    batch_state,
+    batch_states,
     count_states,
     count_unfinished,
     inputs_of,
@@ -63,7 +63,7 @@ from mistify_server.store.sql.rows import (
     job_event,
     last_sequence,
 )
-from mistify_server.store.sql.schema import AdditionRow, BatchRow, EventRow, GoalRow, JobRow
+from mistify_server.store.sql.schema import AdditionRow, EventRow, GoalRow, JobRow
 from mistify_server.store.sql.searching import found_by
 
 
@@ -268,8 +268,12 @@ class SqlJobStore(JobStore):
     def batches(self, job_id: str) -> list[BatchState]:
         with self._database.read() as session:
             self._job(session, job_id)
-            rows = session.scalars(select(BatchRow).filter_by(job_id=job_id).order_by(BatchRow.number))
-            return [batch_state(session, row) for row in rows]
+            return batch_states(session, job_id)
+
+    @override
+    def with_batches(self, job_id: str) -> tuple[Job, list[BatchState]]:
+        with self._database.read() as session:
+            return job_of(session, self._job(session, job_id)), batch_states(session, job_id)
 
     @override
     def record(

@@ -251,8 +251,13 @@ def job_row(session: Session, job_id: str, tenant: str | None = None) -> JobRow:
     return row
 
 
-def batch_state(session: Session, row: BatchRow) -> BatchState:
-    """Return a batch with its results from its rows."""
+def batch_states(session: Session, job_id: str) -> list[BatchState]:
+    """Return a job's batches, in order, with all their results."""
+    rows = session.scalars(select(BatchRow).filter_by(job_id=job_id).order_by(BatchRow.number))
+    return [_batch_state(session, row) for row in rows]
+
+
+def _batch_state(session: Session, row: BatchRow) -> BatchState:
     checkpoints = session.scalars(select(CheckpointRow).filter_by(job_id=row.job_id, batch=row.number))
     branches = session.scalars(
         select(BranchesRow)

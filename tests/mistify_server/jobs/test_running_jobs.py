@@ -122,7 +122,7 @@ async def test_a_new_job_runs_from_its_plan_without_reading_the_store(
     def broken(_store: SqlJobStore, job_id: str) -> Any:
         raise MistifyError(ErrorCode.UNAVAILABLE, f"the plan of the job {job_id} was read")
 
-    monkeypatch.setattr(SqlJobStore, "batches", broken)
+    monkeypatch.setattr(SqlJobStore, "with_batches", broken)
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     assert (await caller.finished(job.id)).state is JobState.DONE
 
@@ -170,13 +170,13 @@ async def test_adding_goals_reads_the_job_only_once(
 ) -> None:
     (site.control / "hold-adapt").touch()
     job = await caller.submit([make_config("a", FLOP="0.5x")])
-    batches, read = SqlJobStore.batches, []
+    with_batches, read = SqlJobStore.with_batches, []
 
     def counted(store: SqlJobStore, job_id: str) -> Any:
         read.append(job_id)
-        return batches(store, job_id)
+        return with_batches(store, job_id)
 
-    monkeypatch.setattr(SqlJobStore, "batches", counted)
+    monkeypatch.setattr(SqlJobStore, "with_batches", counted)
     await caller.add(job.id, [make_config("b", FLOP="0.4x")])
     assert read == [job.id]
 

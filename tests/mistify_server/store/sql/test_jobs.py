@@ -326,7 +326,7 @@ def test_jobs_are_listed_newest_first(store: Store) -> None:
     assert store.jobs.job("b").reason == "why"
 
 
-@pytest.mark.parametrize("ask", ["job", "batches"])
+@pytest.mark.parametrize("ask", ["job", "batches", "with_batches"])
 def test_an_unknown_job_is_not_found(store: Store, ask: str) -> None:
     with pytest.raises(MistifyError) as raised:
         getattr(store.jobs, ask)("nowhere")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import Session
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobState
@@ -13,6 +14,8 @@ from mistify_server.store.changes import Addition, GoalsFailed, JobChanged, Subm
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.leases import FIRST_FENCE, JobLease, LeaseLostError, UnknownGoalsError
 from mistify_server.store.plans import BatchPlan
+from mistify_server.store.sql.reading import job_of
+from mistify_server.store.sql.schema import JobRow
 
 JOB = Job("j", JobState.QUEUED, (Goal(id="a", batch=0, spec=PackageSpec({"flops": 1.0})),), created_unix_ms=5)
 
@@ -98,3 +101,24 @@ def test_goals_are_not_added_to_a_job_that_others_have_extended(store: Store, pl
     assert not store.jobs.add_goals("j", Addition([added], [plan], "[]", None), planned_for=(2, 0))
     assert store.jobs.add_goals("j", Addition([added], [plan], "[]", None), planned_for=(1, 0))
     assert [goal.id for goal in store.jobs.job("j").goals] == ["a", "b"]
+
+
+def test_a_job_and_its_plans_are_read_at_one_point_in_time(
+    store: Store, other: Store, plan: BatchPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server adds goals in the middle; a runner would not know the goals of its plans."""
+    store.jobs.create(Submission(JOB, [plan], "[]", None))
+    added = Addition(
+        [replace(JOB.goals[0], id="b")], [plan.model_copy(update={"source_seconds": 9.0})], "[]", None
+    )
+
+    def then_added(session: Session, row: JobRow) -> Job:
+        job = job_of(session, row)
+        monkeypatch.undo()
+        assert other.jobs.add_goals("j", added)
+        return job
+
+    monkeypatch.setattr("mistify_server.store.sql.jobs.job_of", then_added)
+    before, after = store.jobs.with_batches("j"), store.jobs.with_batches("j")
+    assert [[goal.id for goal in job.goals] for job, _ in (before, after)] == [["a"], ["a", "b"]]
+    assert [[state.plan for state in states] for _, states in (before, after)] == [[plan], added.plans]

@@ -40,6 +40,7 @@ USES: dict[str, Callable[[JobStore], object]] = {
     "origin": lambda jobs: jobs.origin("red-1"),
     "submitter": lambda jobs: jobs.submitter("red-1"),
     "batches": lambda jobs: jobs.batches("red-1"),
+    "with_batches": lambda jobs: jobs.with_batches("red-1"),
     "events": lambda jobs: jobs.events("red-1", 0, 9),
     "latest_events": lambda jobs: jobs.latest_events("red-1", 9),
     "added": lambda jobs: jobs.added("red-1", "key", "[]"),
