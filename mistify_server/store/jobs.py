@@ -298,7 +298,7 @@ class JobStore(ABC):
         spent: Mapping[str, float],
         lease: JobLease | None = None,
     ) -> None:
-        """Apply changes and record their events atomically.
+        """Apply changes and record their events atomically; a paused job stays paused until it ends.
 
         Args:
             job_id: Id of an unfinished job.

@@ -288,6 +288,8 @@ class SqlJobStore(JobStore):
             job = self._job(session, job_id)
             check_lease(job, lease)
             job.seconds, job.spent = seconds, dict(spent)
+            if job.state == JobState.PAUSED.value:  # by another server, of which the runner will learn
+                changes = [change for change in changes if change != JobChanged(JobState.RUNNING)]
             events = [event for change in changes for event in apply_change(session, job_id, change)]
             self._append_events(session, job_id, events)
             check_complete(session, job, lease)

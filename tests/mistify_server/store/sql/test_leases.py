@@ -87,6 +87,17 @@ def test_the_jobs_of_a_server_that_leaves_are_free(store: Store, other: Store, p
     assert other.leases.take("j") is not None
 
 
+def test_a_job_that_another_server_has_paused_is_not_begun(
+    store: Store, other: Store, plan: BatchPlan
+) -> None:
+    """Its runner learns of the pause later."""
+    store.jobs.create(Submission(JOB, [plan], "[]", None), owner=store.leases.server)
+    assert other.jobs.set_paused("j", paused=True)
+    store.jobs.record("j", [JobChanged(JobState.RUNNING)], 1.0, {}, JobLease("j", FIRST_FENCE))
+    assert store.jobs.job("j").state is JobState.PAUSED
+    assert [event.event for event in store.jobs.events("j", 0, 9)] == [JobState.QUEUED, JobState.PAUSED]
+
+
 def test_a_job_with_goals_that_its_runner_does_not_know_cannot_end(store: Store, plan: BatchPlan) -> None:
     store.jobs.create(Submission(JOB, [plan], "[]", None))
     lease = store.leases.take("j")
