@@ -43,7 +43,8 @@ def worker_prefix(listen: str) -> str:
     """Return the start of the names of a server's workers, whose logs are beside those of other servers.
 
     Args:
-        listen: The address of the server.
+        listen: The address of the server; an invalid one is refused later.
     """
-    port = int(listen.rpartition(":")[2])
-    return f"{socket.gethostname()}-{port or os.getpid()}-"
+    port = listen.rpartition(":")[2]
+    own = port if port.isdecimal() and int(port) else os.getpid()  # 0 is any free port
+    return f"{socket.gethostname()}-{own}-"

@@ -27,6 +27,14 @@ async def test_servers_only_join_a_store_that_has_a_database_in_postgresql(site:
     await refused(site, ErrorCode.INVALID_CONFIG, "omit --join", join=True)
 
 
+@pytest.mark.parametrize("address", ["here", "127.0.0.1:x"])
+async def test_a_server_that_joins_refuses_an_invalid_address(
+    site: Any, cluster: Cluster, address: str
+) -> None:
+    bound_to(cluster.new_database(), site.store)
+    await refused(site, ErrorCode.INVALID_CONFIG, "expected HOST:PORT", join=True, listen=address)
+
+
 async def test_a_database_of_another_schema_is_migrated_by_the_main_server_alone(
     site: Any, cluster: Cluster
 ) -> None:
@@ -41,7 +49,6 @@ async def test_a_database_of_another_schema_is_migrated_by_the_main_server_alone
 
 
 async def test_devices_are_those_of_the_main_server(site: Any, cluster: Cluster) -> None:
-
     bound_to(cluster.new_database(), site.store)
     async with (
         running_server(site.settings(join=True, http="127.0.0.1:0")) as (_, url),

@@ -91,7 +91,10 @@ class SqlJobStore(JobStore):
     def create_all(self, new: Sequence[NewJob]) -> list[Job | MistifyError]:
         with self._database.write(certain=True) as session:
             unfinished = partial(count_unfinished, session, self._tenant)
-            return create_jobs(session, new, self._own, self._now_ms(), unfinished)
+            outcomes = create_jobs(session, new, self._own, self._now_ms(), unfinished)
+            if free := [each.submission.job.id for each in new if each.owner is None]:
+                self._database.announce(session, free[0])  # others look at all jobs when they hear of one
+            return outcomes
 
     @override
     def find(self, idempotency_key: str, config_text: str) -> Job | None:
@@ -114,7 +117,8 @@ class SqlJobStore(JobStore):
                     ErrorCode.CONFLICT, f"the job {job_id} is removed; restore it before you add goals"
                 )
             if JobState(job.state).ended:
-                self._check_unfinished(session, job.submitted_by, most_unfinished)
+                unfinished = count_unfinished(session, self._tenant, job.submitted_by)
+                check_unfinished(job.submitted_by, unfinished, most_unfinished)
             states = count_states(session, GoalRow.job_id == job_id)
             lost = states[GoalState.FAILED] + states[GoalState.CANCELLED]
             if planned_for not in (None, (states.total(), lost)):
@@ -387,9 +391,6 @@ class SqlJobStore(JobStore):
 
     def _job(self, session: Session, job_id: str) -> JobRow:
         return job_row(session, job_id, self._tenant)
-
-    def _check_unfinished(self, session: Session, submitter: str, most: int | None) -> None:
-        check_unfinished(submitter, count_unfinished(session, self._tenant, submitter), most)
 
     def _append_events(self, session: Session, job_id: str, events: Iterable[GoalEvent]) -> None:
         first, numbered = last_sequence(session, job_id) + 1, list(events)

@@ -1,0 +1,22 @@
+"""Servers that share a database hear of each other's changes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from mistify.jobs.job import Job, JobState
+from mistify_server.store.changes import Submission
+from mistify_server.store.directory import open_store
+from tests.support.postgresql import Cluster, bound_to
+
+
+def test_others_hear_of_a_new_job_that_no_server_has(
+    cluster: Cluster, tmp_path: Path, wait_for: Callable[..., None]
+) -> None:
+    path, heard = bound_to(cluster.new_database(), tmp_path / "store"), list[str]()
+    with open_store(path) as store, open_store(path) as other, other.leases.announced(heard.append):
+        wait_for(lambda: bool(heard))  # it is connected
+        for job_id, owner in (("owned", store.leases.server), ("free", None)):
+            job = Job(job_id, JobState.QUEUED, (), created_unix_ms=5)
+            store.jobs.create(Submission(job, [], "[]", None), owner=owner)
+        wait_for(lambda: "free" in heard)
+    assert "owned" not in heard
