@@ -40,7 +40,13 @@ from mistify_server.rollouts.service import RolloutService, keep_advancing
 from mistify_server.services import Access, Services
 from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
-from mistify_server.store.directory import AUDIT, locked_backend, open_joined_store, open_store_as_server
+from mistify_server.store.directory import (
+    AUDIT,
+    Store,
+    locked_backend,
+    open_joined_store,
+    open_store_as_server,
+)
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.store.lock import locked_store
 from mistify_server.store.objects.binding import bind_artifacts
@@ -260,40 +266,17 @@ def _open_services(
         metrics = Metrics()
         measured = MeasuredEngine(engine, metrics)
         uploads = open_uploads(store, settings.store / UPLOADS, settings.max_uploads)
-        roots = DataRoots.of(settings.data_roots, settings.store)
         jobs = RunningJobs(store, measured, traces)
         models = ModelRepository(store.models, store.artifacts)
-
-        def resolver(tenant: str) -> BatchResolver:
-            own = replace(roots, uploads=uploads.of(tenant))
-            return BatchResolver(models, own, store.of(tenant).devices, settings.allow_code)
-
         sharing = None
         if store.remote:
             takes, seconds = settings.resume, settings.lease_seconds
             sharing = SharedJobs(store.leases, jobs, measured, takes=takes, seconds=seconds)
         known = store.inspections if settings.inspections is None else KeptInspections(settings.inspections)
         inspector = BatchInspector(measured, KnownInspections(known))
-        porting = PortingService(store, jobs, ByTenant(resolver), inspector, max_goals=settings.max_goals)
-        removals = JobRemovals(store, jobs, measured)
-        packages = PackageFiles(store)
-        devices = DeviceService(store)
-        tenants = store.tenants()
-
-        def rollouts_of(tenant: str) -> RolloutService:
-            own = store.of(tenant)
-            return RolloutService(own.rollouts, own.jobs, fleets.of(tenant))
-
-        tuning: Any
-        fleets: Any
-        rollouts: Any
-        if settings.join:
-            tuning = fleets = rollouts = OnMainServer()
-        else:
-            tuning = TuningService(store, index)
-            tuning.sweep()
-            fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), tenants)
-            rollouts = ByTenant(rollouts_of, tenants)
+        resolvers = _resolvers(settings, store, models, uploads)
+        porting = PortingService(store, jobs, resolvers, inspector, max_goals=settings.max_goals)
+        tuning, fleets, rollouts = _services_of_devices(settings, store, index)
         metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))
         notified = nullcontext() if sharing is None else store.leases.announced(sharing.on_change)
         with notified, closing(AuditLog(store.logs / AUDIT)) as audit:
@@ -301,10 +284,10 @@ def _open_services(
             access = Access(authenticator, ByTenant(lambda tenant: store.of(tenant).tokens), audit)
             yield Services(
                 porting=porting,
-                removals=removals,
-                packages=packages,
+                removals=JobRemovals(store, jobs, measured),
+                packages=PackageFiles(store),
                 tuning=tuning,
-                devices=devices,
+                devices=DeviceService(store),
                 fleets=fleets,
                 rollouts=rollouts,
                 uploads=uploads,
@@ -316,6 +299,38 @@ def _open_services(
                 access=access,
                 usage=UsageService(store, jobs, uploads),
             )
+
+
+def _resolvers(
+    settings: ServerSettings, store: Store, models: ModelRepository, uploads: ByTenant[Uploads]
+) -> ByTenant[BatchResolver]:
+    """Return what finds the models, data and devices of each tenant."""
+    roots = DataRoots.of(settings.data_roots, settings.store)
+
+    def resolver(tenant: str) -> BatchResolver:
+        own = replace(roots, uploads=uploads.of(tenant))
+        return BatchResolver(models, own, store.of(tenant).devices, settings.allow_code)
+
+    return ByTenant(resolver)
+
+
+def _services_of_devices(
+    settings: ServerSettings, store: Store, index: IndexStorage
+) -> tuple[TuningService, ByTenant[Fleet], ByTenant[RolloutService]]:
+    """Return what only the main server has; another one refuses every use."""
+    if settings.join:
+        refused: Any = OnMainServer()
+        return refused, refused, refused
+    tuning = TuningService(store, index)
+    tuning.sweep()
+    tenants = store.tenants()
+    fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), tenants)
+
+    def rollouts(tenant: str) -> RolloutService:
+        own = store.of(tenant)
+        return RolloutService(own.rollouts, own.jobs, fleets.of(tenant))
+
+    return tuning, fleets, ByTenant(rollouts, tenants)
 
 
 @asynccontextmanager

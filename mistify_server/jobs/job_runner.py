@@ -99,7 +99,7 @@ class JobRunner:
 
     @property
     def paused(self) -> bool:
-        """Whether no steps start. To be changed after the state in the store."""
+        """Return whether the job is paused, so that no step starts; set this after the state in the store."""
         return self._queue.paused
 
     @paused.setter

@@ -79,7 +79,7 @@ class JobLog:
 
     @property
     def paused(self) -> bool:
-        """Whether time does not count as time of the job."""
+        """Return whether the job is paused, so that time does not count as its own."""
         return self._paused_at is not None
 
     @paused.setter
@@ -89,12 +89,12 @@ class JobLog:
 
     @property
     def _seconds(self) -> float:
-        """The time that the job has been running."""
+        """Return the seconds that the job has been running, without pauses."""
         return (self._clock() if self._paused_at is None else self._paused_at) - self._start
 
     @property
     def goals(self) -> list[Goal]:
-        """The goals in the order of the configs."""
+        """Return the goals in the order of the configs."""
         return list(self._goals.values())
 
     def add(self, addition: Addition) -> None:

@@ -71,7 +71,8 @@ class JobRemovals:
         """Remove a finished job with the files that only it uses, and return the number of bytes freed.
 
         Raises:
-            MistifyError: As for `hide`; UNAVAILABLE, a model is being added to the store.
+            MistifyError: CONFLICT, the job is unfinished or a group tunes its packages; UNAVAILABLE, a model
+                is being added to the store.
         """
         await asyncio.to_thread(self._own.ended, job_id)  # raises an error for those of others
         # The caller may disconnect, but the files of a removed job must be removed too.

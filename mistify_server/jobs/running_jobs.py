@@ -71,7 +71,7 @@ class RunningJobs:
 
     @property
     def idle(self) -> bool:
-        """Whether another job could start a step at once."""
+        """Return whether the first step of another job would start at once."""
         return self._scheduler.idle and len(self._runners) == len(self._tasks)
 
     @property
@@ -196,7 +196,7 @@ class RunningJobs:
 
     @property
     def stopping(self) -> bool:
-        """Whether no job is run any more."""
+        """Return whether the server has stopped its jobs, and starts no others."""
         return self._stopped is not None
 
     async def watch(

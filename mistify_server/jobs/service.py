@@ -81,7 +81,7 @@ class PortingService:
 
     @property
     def store_reachable(self) -> bool:
-        """Whether calls can be expected to succeed, as far as is known without using the store."""
+        """Return whether calls will probably succeed, without asking the store."""
         return self._store.reachable()
 
     @property
@@ -158,7 +158,8 @@ class PortingService:
             config_text: JSON as in the paper's Figure 3.
 
         Raises:
-            MistifyError: As for `submit`, except that infeasible limits become part of the plan.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, except for
+                infeasible limits, which become part of the plan.
         """
         reading, resolved = await asyncio.to_thread(self._resolved, config_text)
         problems = ProblemCollector()

@@ -54,7 +54,7 @@ class StepScheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether there is a slot that no step waits for."""
+        """Return whether a slot is free and no step waits for one, so that a new step would start at once."""
         return self._free > 0 and not self._expected and not any(queue.ready for queue in self._queues)
 
     def expect(self, job_ids: Iterable[str]) -> None:
@@ -190,7 +190,7 @@ class StepQueue:
 
     @property
     def paused(self) -> bool:
-        """Whether no steps start: those in progress end at their next checkpoint."""
+        """Return whether the job is paused: no step starts, and those in progress wait at a checkpoint."""
         return self._paused
 
     @paused.setter

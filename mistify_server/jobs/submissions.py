@@ -46,7 +46,7 @@ class SubmittedJobs:
             The job, or the one that already has its key.
 
         Raises:
-            MistifyError: As for `JobStore.create`.
+            MistifyError: CONFLICT, the key is known with another config text; QUOTA_EXCEEDED; UNAVAILABLE.
         """
         stored: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(submission, owner, stored))

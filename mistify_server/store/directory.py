@@ -153,8 +153,8 @@ def locked_backend(directory: Path, address: str | None = None, role: Role = Rol
         role: Main server, joined server, or the only user of the database.
 
     Raises:
-        MistifyError: As for `backend_of`; UNAVAILABLE, another server uses the database, or it cannot be
-            reached; INVALID_CONFIG, servers cannot join others.
+        MistifyError: CONFLICT, the store has a database in SQLite; INVALID_CONFIG, the address is invalid, or
+            servers cannot join others; UNAVAILABLE, another server uses the database, or it cannot be reached.
     """
     backend = backend_of(directory, address)
     with backend.locked(role):
@@ -170,8 +170,8 @@ def open_joined_store(directory: Path, busy_seconds: float, backend: Backend) ->
         backend: From `locked_backend`.
 
     Raises:
-        MistifyError: As for `open_store`; CONFLICT, the database belongs to another store; STORE_VERSION, the
-            main server has to migrate it first.
+        MistifyError: STORE_VERSION, the main server has to migrate it first, or a newer Mistify wrote it;
+            CONFLICT, the database belongs to another store; UNAVAILABLE, it cannot be used.
     """
     if is_outdated(backend):
         raise MistifyError(
@@ -191,7 +191,8 @@ def open_store_as_server(directory: Path, busy_seconds: float, backend: Backend)
         backend: From `locked_backend`.
 
     Raises:
-        MistifyError: As for `open_store`; CONFLICT, the database belongs to another store.
+        MistifyError: STORE_VERSION, it cannot be migrated, or a newer Mistify wrote it; CONFLICT, the
+            database belongs to another store; UNAVAILABLE, it cannot be used.
     """
     _bring_up_to_date(directory, backend)
     with open_store(directory, busy_seconds, backend) as store:
@@ -255,7 +256,8 @@ def _bring_up_to_date(directory: Path, backend: Backend) -> None:
     """Migrate an older store, and tidy up after a server that was killed; the caller holds the locks.
 
     Raises:
-        MistifyError: As for `open_store`; UNAVAILABLE, it cannot be migrated because other servers use it.
+        MistifyError: STORE_VERSION, it cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE, other
+            servers use it, so that it cannot be migrated, or it cannot be used.
     """
     if not backend.alone:
         if is_outdated(backend):

@@ -262,7 +262,7 @@ class JobStore(ABC):
         A job that is already removed keeps its time.
 
         Raises:
-            MistifyError: As for `remove`.
+            MistifyError: CONFLICT, the job is unfinished, or a group tunes its packages.
         """
 
     @abstractmethod
@@ -330,7 +330,7 @@ class JobStore(ABC):
             lease: The lease without which the job is not finished; None to finish it anyway.
 
         Raises:
-            LeaseLostError: As for `record`.
+            LeaseLostError: Another server has taken the job, or it was ended; it does not change.
         """
 
     @abstractmethod

@@ -111,7 +111,7 @@ class Leases(ABC):
     def oldest_step(self) -> float:
         """Return for how many seconds other servers may have been working on results that are not recorded.
 
-        Servers that were killed count as well, for a day.
+        Servers that were killed count as well, for two days.
         """
 
     @abstractmethod

@@ -59,7 +59,7 @@ def sign_again(store: Store) -> None:
     """Sign all packages with the current key, in place of earlier signatures.
 
     Raises:
-        MistifyError: As for `with_signature`.
+        MistifyError: UNAVAILABLE, there is no usable key, or a signature cannot be stored.
     """
     _sign(store, store.jobs.packages())
 

@@ -45,7 +45,8 @@ def remove_job(store: Store, job_id: str, busy_since: float, hidden_before_ms: i
         Number of bytes freed.
 
     Raises:
-        MistifyError: As for `remove_jobs`.
+        MistifyError: UNAVAILABLE, a model is being added to the store; NOT_FOUND, there is no such job;
+            CONFLICT, it is unfinished, a group tunes its packages, or it was restored.
     """
     with store.artifacts.removing():
         store.jobs.remove(job_id, hidden_before_ms)

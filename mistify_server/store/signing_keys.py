@@ -74,7 +74,7 @@ class SigningKeys:
             manifest: SHA-256 of its manifest, in hex.
 
         Raises:
-            MistifyError: As for `public`.
+            MistifyError: UNAVAILABLE, the file is missing or damaged, or other users can read it.
         """
         content = self._read()
         return PackageSignature.of(manifest, content.keys, PrivateKey.of(content.private_key)).content
@@ -87,7 +87,8 @@ class SigningKeys:
                 only one, and clients have to be told to trust it.
 
         Raises:
-            MistifyError: As for `public`; UNAVAILABLE, the file cannot be written.
+            MistifyError: UNAVAILABLE, the file is missing or damaged, it cannot be written, or other users
+                can read it.
         """
         with writing(self._path.parent), locked(self._path.parent):
             key = PrivateKey.generate()

@@ -45,7 +45,7 @@ def collect_uploads(uploads: ByTenant[Uploads]) -> int:
     """Remove the unused uploads of all tenants; return the number of bytes freed.
 
     Raises:
-        MistifyError: As for `Uploads.collect`.
+        MistifyError: The store cannot be read to find the files that jobs refer to.
         OSError: A file cannot be removed.
     """
     return sum(each.collect() for each in uploads.all())

@@ -55,7 +55,7 @@ def checked_bucket(text: str) -> str:
     """Return an address unchanged if it is valid.
 
     Raises:
-        InvalidValue: As for `BucketAddress.of`.
+        InvalidValue: It is not an address of a bucket, or it contains credentials.
     """
     BucketAddress.of(text)
     return text

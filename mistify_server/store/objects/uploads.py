@@ -121,7 +121,7 @@ class SharedUploads:
 
     @property
     def _is_servers(self) -> bool:
-        """Whether this is the directory of the server, whose `Uploads` keeps and removes what is in it."""
+        """Return whether this directory is the server's own, in which `Uploads` keeps and removes files."""
         return any((directory / FILES).exists() for directory in self._directories())
 
     def _directories(self) -> list[Path]:

@@ -17,7 +17,13 @@ BUSY_SECONDS: Final = 30.0
 
 
 class Role(Enum):
-    """What a process does with a database: all work on it alone, the main server's, or a joined server's."""
+    """The part of a process among those that use a database.
+
+    Attributes:
+        ALONE: A command that keeps all servers away, for example to migrate the database.
+        MAIN: The only server that serves devices, and migrates the database when it starts first.
+        JOINED: One of any number of servers that run jobs beside the main one.
+    """
 
     ALONE = "alone"
     MAIN = "main"
@@ -44,11 +50,11 @@ class Backend(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The database in messages to the operator."""
+        """Return what messages to the operator call the database."""
 
     @property
     def reachable(self) -> bool:
-        """Whether calls can be expected to succeed, as far as is known without making one."""
+        """Return whether calls will probably succeed, without making one."""
         return True
 
     @abstractmethod
@@ -99,7 +105,7 @@ class Backend(ABC):
 
     @property
     def alone(self) -> bool:
-        """Whether no other server can use the database, until `admit` is called."""
+        """Return whether this server keeps all others from the database; `admit` lets them join."""
         return True
 
     def admit(self) -> None:  # noqa: B027 (SQLite has one server)

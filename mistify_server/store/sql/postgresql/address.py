@@ -62,7 +62,7 @@ def checked_address(text: str) -> str:
     """Return an address unchanged if it is valid.
 
     Raises:
-        InvalidValue: As for `DatabaseAddress.of`.
+        InvalidValue: It is not an address of PostgreSQL, or it contains a password.
     """
     DatabaseAddress.of(text)
     return text

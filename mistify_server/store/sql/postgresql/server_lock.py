@@ -114,7 +114,7 @@ class ServerLock:
 
     @property
     def reachable(self) -> bool:
-        """Whether no connection was lost since the last one was made."""
+        """Return whether the database can be reached: no connection was lost since the last one was made."""
         return self._reachable
 
     def check_reachable(self) -> None:
