@@ -154,7 +154,7 @@ def locked_backend(directory: Path, address: str | None = None, role: Role = Rol
 
     Raises:
         MistifyError: CONFLICT, the store has a database in SQLite; INVALID_CONFIG, the address is invalid, or
-            servers cannot join others; UNAVAILABLE, another server uses the database, or it cannot be reached.
+            servers cannot join others; UNAVAILABLE, another server uses the database, or it is not reached.
     """
     backend = backend_of(directory, address)
     with backend.locked(role):

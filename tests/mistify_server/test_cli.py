@@ -30,7 +30,7 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def refused(code: ErrorCode, text: str, *arguments: object) -> None:
+def check_refused(code: ErrorCode, text: str, *arguments: object) -> None:
     exit_code, output = run("serve", *arguments)
     assert exit_code == code.exit_code
     assert text in output
@@ -58,25 +58,25 @@ async def test_the_server_runs_until_it_is_stopped(
 
 def test_a_config_with_problems_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server.toml").write_text("slot = 2")
-    refused(ErrorCode.INVALID_CONFIG, 'did you mean "slots"', "--config", tmp_path / "server.toml")
-    refused(ErrorCode.INVALID_CONFIG, "--store: got nothing; expected a directory")
+    check_refused(ErrorCode.INVALID_CONFIG, 'did you mean "slots"', "--config", tmp_path / "server.toml")
+    check_refused(ErrorCode.INVALID_CONFIG, "--store: got nothing; expected a directory")
 
 
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        refused(ErrorCode.ADDRESS_IN_USE, "in use", "--store", tmp_path, "--listen", address)
+        check_refused(ErrorCode.ADDRESS_IN_USE, "in use", "--store", tmp_path, "--listen", address)
 
 
 def test_a_certificate_needs_its_key_and_has_to_be_valid(tmp_path: Path) -> None:
     (tmp_path / "chain.pem").write_text("no certificate")
     chain, key = ("--tls-certificate", tmp_path / "chain.pem"), ("--tls-key", tmp_path / "key.pem")
     where = ("--store", tmp_path / "store", "--listen", "127.0.0.1:0")
-    refused(ErrorCode.INVALID_CONFIG, "--tls-key: got nothing", *where, *chain)
-    refused(ErrorCode.INVALID_CONFIG, "--tls-certificate: got nothing", *where, *key)
-    refused(ErrorCode.NOT_FOUND, "key.pem cannot be read", *where, *chain, *key)
+    check_refused(ErrorCode.INVALID_CONFIG, "--tls-key: got nothing", *where, *chain)
+    check_refused(ErrorCode.INVALID_CONFIG, "--tls-certificate: got nothing", *where, *key)
+    check_refused(ErrorCode.NOT_FOUND, "key.pem cannot be read", *where, *chain, *key)
     (tmp_path / "key.pem").write_text("no key")
-    refused(ErrorCode.INVALID_CONFIG, "cannot be used with the key", *where, *chain, *key)
+    check_refused(ErrorCode.INVALID_CONFIG, "cannot be used with the key", *where, *chain, *key)
 
 
 async def test_two_servers_cannot_share_a_port(site: Any, serving_at: Any, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_two_servers_cannot_share_a_port(site: Any, serving_at: Any, tmp_p
 
 def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path):
-        refused(ErrorCode.UNAVAILABLE, "another server", "--store", tmp_path, "--listen", "127.0.0.1:0")
+        check_refused(ErrorCode.UNAVAILABLE, "another server", "--store", tmp_path, "--listen", "127.0.0.1:0")
 
 
 def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -100,30 +100,30 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         pass
     with sqlite3.connect(tmp_path / "mistify.db") as connection:
         connection.execute("UPDATE meta SET value = '99'")
-    refused(ErrorCode.STORE_VERSION, "schema is 99", "--store", tmp_path, "--listen", "127.0.0.1:0")
+    check_refused(ErrorCode.STORE_VERSION, "schema is 99", "--store", tmp_path, "--listen", "127.0.0.1:0")
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
 def test_a_public_address_requires_a_token(tmp_path: Path, address: str) -> None:
-    refused(ErrorCode.UNAUTHENTICATED, "--token-file", "--store", tmp_path, "--listen", address)
+    check_refused(ErrorCode.UNAUTHENTICATED, "--token-file", "--store", tmp_path, "--listen", address)
 
 
 @pytest.mark.parametrize(
     "address", ["here", "127.0.0.1", "127.0.0.1:99999", ":7465", "no.such.host.invalid:1"]
 )
 def test_an_invalid_address_is_refused(tmp_path: Path, address: str) -> None:
-    refused(ErrorCode.INVALID_CONFIG, "expected", "--store", tmp_path, "--listen", address)
+    check_refused(ErrorCode.INVALID_CONFIG, "expected", "--store", tmp_path, "--listen", address)
 
 
 def test_a_missing_data_root_is_refused(tmp_path: Path) -> None:
     arguments = ("--store", tmp_path / "store", "--data-root", tmp_path / "nowhere")
-    refused(ErrorCode.NOT_FOUND, "nowhere", *arguments)
+    check_refused(ErrorCode.NOT_FOUND, "nowhere", *arguments)
 
 
 def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     token = write_token(tmp_path / "token", "s3cret")
     token.chmod(0o644)
-    refused(ErrorCode.INVALID_CONFIG, "chmod 600", "--store", tmp_path, "--token-file", token)
+    check_refused(ErrorCode.INVALID_CONFIG, "chmod 600", "--store", tmp_path, "--token-file", token)
 
 
 def test_an_unusable_metric_is_reported_at_the_start(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from tests.support.postgresql import Cluster, bound_to
 
 
-async def refused(site: Any, code: ErrorCode, message: str, **settings: Any) -> None:
+async def check_refused(site: Any, code: ErrorCode, message: str, **settings: Any) -> None:
     with pytest.raises(MistifyError, match=message) as raised:
         async with running_server(site.settings(**settings)):
             pass
@@ -21,10 +21,10 @@ async def refused(site: Any, code: ErrorCode, message: str, **settings: Any) -> 
 
 
 async def test_servers_only_join_a_store_that_has_a_database_in_postgresql(site: Any) -> None:
-    await refused(site, ErrorCode.CONFLICT, "there is no store to join", join=True)
+    await check_refused(site, ErrorCode.CONFLICT, "there is no store to join", join=True)
     with open_store(site.store):
         pass
-    await refused(site, ErrorCode.INVALID_CONFIG, "omit --join", join=True)
+    await check_refused(site, ErrorCode.INVALID_CONFIG, "omit --join", join=True)
 
 
 @pytest.mark.parametrize("address", ["here", "127.0.0.1:x"])
@@ -32,7 +32,7 @@ async def test_a_server_that_joins_refuses_an_invalid_address(
     site: Any, cluster: Cluster, address: str
 ) -> None:
     bound_to(cluster.new_database(), site.store)
-    await refused(site, ErrorCode.INVALID_CONFIG, "expected HOST:PORT", join=True, listen=address)
+    await check_refused(site, ErrorCode.INVALID_CONFIG, "expected HOST:PORT", join=True, listen=address)
 
 
 async def test_a_database_of_another_schema_is_migrated_by_the_main_server_alone(
@@ -44,8 +44,8 @@ async def test_a_database_of_another_schema_is_migrated_by_the_main_server_alone
     older = f"UPDATE {table} SET value = '{SCHEMA_VERSION - 1}' WHERE key = 'schema_version'"  # noqa: S608
     with locked_backend(site.store, role=Role.JOINED):
         cluster.execute(older)
-        await refused(site, ErrorCode.STORE_VERSION, "start this version without --join", join=True)
-        await refused(site, ErrorCode.UNAVAILABLE, "stop all servers of the store first")
+        await check_refused(site, ErrorCode.STORE_VERSION, "start this version without --join", join=True)
+        await check_refused(site, ErrorCode.UNAVAILABLE, "stop all servers of the store first")
 
 
 async def test_devices_are_those_of_the_main_server(site: Any, cluster: Cluster) -> None:

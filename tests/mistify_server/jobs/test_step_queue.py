@@ -34,13 +34,20 @@ async def test_low_ranks_run_first_and_steps_can_add_steps() -> None:
 
 async def test_a_limited_number_of_steps_run_at_once() -> None:
     queue, meeting = StepQueue(StepScheduler(3), "job", LOCAL.id), asyncio.Barrier(3)
+    running, seen = 0, []
 
     async def meet() -> None:
+        nonlocal running
+        running += 1
         await meeting.wait()
+        await settled()
+        seen.append(running)
+        running -= 1
 
-    for _ in range(3):
+    for _ in range(6):
         queue.add((0,), meet)
     await asyncio.wait_for(queue.run(), 10)
+    assert max(seen) == 3
 
 
 async def test_an_exception_ends_the_run() -> None:
@@ -89,7 +96,9 @@ async def test_a_step_added_at_the_end_runs_or_is_refused(turns: int) -> None:
 
 
 async def test_an_empty_queue_is_done() -> None:
-    await StepQueue(StepScheduler(2), "job", LOCAL.id).run()
+    queue = StepQueue(StepScheduler(2), "job", LOCAL.id)
+    await asyncio.wait_for(queue.run(), 10)
+    assert queue.empty
 
 
 async def test_the_queue_is_busy_since_the_start_of_its_oldest_step() -> None:

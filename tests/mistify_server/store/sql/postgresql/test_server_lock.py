@@ -27,7 +27,7 @@ def server(directory: Path, address: str | None = None) -> Iterator[Store]:
         yield store
 
 
-def refused(directory: Path, address: str) -> None:
+def check_refused(directory: Path, address: str) -> None:
     taken = f"in use by another server (the main one is process {os.getpid()} on "
     with pytest.raises(MistifyError) as raised, server(directory, address):
         pass
@@ -48,7 +48,7 @@ def address(cluster: Cluster) -> str:
 def test_a_second_server_is_refused_in_any_directory(address: str, tmp_path: Path) -> None:
     with server(tmp_path / "one", address):
         for directory in ("one", "two"):
-            refused(tmp_path / directory, address)
+            check_refused(tmp_path / directory, address)
         with open_store(tmp_path / "one") as store:  # commands can be used meanwhile
             store.models.add(NamedModel("net", "artifact", "net.keras"))
         with pytest.raises(MistifyError, match="in use by another server"):
@@ -66,7 +66,8 @@ def test_a_lock_whose_connection_was_cut_is_taken_again(
         cluster.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")  # noqa: S608
         wait_for(lambda: _usable(store) and cluster.execute(HOLDERS) not in ([], before))
         store.models.add(NamedModel("net", "artifact", "net.keras"))
-        refused(tmp_path / "two", address)
+        assert [model.name for model in store.models.all()] == ["net"]
+        check_refused(tmp_path / "two", address)
 
 
 def test_a_server_that_was_replaced_cannot_write(cluster: Cluster, address: str, tmp_path: Path) -> None:
@@ -90,6 +91,7 @@ def test_a_connection_that_postgresql_still_has_is_ended(
         lock._connection = None
         lock.report_lost("the network was cut")
         wait_for(lambda: _usable(store) and cluster.execute(HOLDERS) not in ([], before))
+        assert set(before).isdisjoint(cluster.execute(HOLDERS))
         del cut
 
 
