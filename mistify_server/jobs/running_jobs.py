@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 from tenacity import AsyncRetrying
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import GoalState, Job, JobState
+from mistify.jobs.job import Job, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.identity.callers import CallerId
 from mistify_server.jobs.caller_limits import CallerLimits
@@ -265,7 +265,7 @@ class RunningJobs:
             await self._stop(job_id)
             async with self.held(job_id):
                 if job_id not in self._tasks:  # it may be restarted while it ends
-                    await self._end(job_id, GoalState.CANCELLED, JobState.CANCELLED)
+                    await self._end(job_id, JobChanged(JobState.CANCELLED))
                     return
 
     async def _change(self, job_id: str, change: JobChange) -> None:
@@ -325,12 +325,10 @@ class RunningJobs:
             raise
         except Exception:
             _log.exception("the job failed because of an internal error")
-            reason = "an internal error; see the server's log for details"
+            failed = JobChanged(JobState.FAILED, "an internal error; see the server's log for details")
             runner = self._runners.get(job_id)
             async with self.held(job_id):
-                await self._end(
-                    job_id, GoalState.FAILED, JobState.FAILED, reason, runner.lease if runner else None
-                )
+                await self._end(job_id, failed, runner.lease if runner else None)
 
     async def _read_runner(self, job_id: str) -> JobRunner | None:
         """Return the runner of a job, read from the store; None if it has ended."""
@@ -362,20 +360,12 @@ class RunningJobs:
             traces=self._traces,
         )
 
-    async def _end(
-        self,
-        job_id: str,
-        goal_state: GoalState,
-        job_state: JobState,
-        reason: str = "",
-        lease: JobLease | None = None,
-    ) -> None:
+    async def _end(self, job_id: str, end: JobChanged, lease: JobLease | None = None) -> None:
         """End a job as soon as the store is available, unless it has already ended."""
-        end = partial(self._store.jobs.end, job_id, goal_state, job_state, reason, lease)
-        if await self._writer.write(end):
-            _log.info("the job is %s", job_state.value, extra={"job": job_id})
+        if await self._writer.write(partial(self._store.jobs.end, job_id, end, lease)):
+            _log.info("the job is %s", end.state.value, extra={"job": job_id})
             trace = await self._job_traces.of(job_id)
-            self._job_traces.record(trace, JobChanged(job_state, reason))
+            self._job_traces.record(trace, end)
         self.wake_watchers(job_id)
 
     def wake_all_watchers(self) -> None:

@@ -11,7 +11,7 @@ from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart, no_goal
 from mistify_server.identity.callers import CallerId
-from mistify_server.store.changes import Addition, Change, Submission
+from mistify_server.store.changes import Addition, Change, JobChanged, Submission
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.leases import JobLease
 from mistify_server.store.plans import BatchInputs, BatchState
@@ -312,21 +312,13 @@ class JobStore(ABC):
         """
 
     @abstractmethod
-    def end(
-        self,
-        job_id: str,
-        goal_state: GoalState,
-        job_state: JobState,
-        reason: str = "",
-        lease: JobLease | None = None,
-    ) -> bool:
+    def end(self, job_id: str, end: JobChanged, lease: JobLease | None = None) -> bool:
         """Finish a job, with an event for the job and each unfinished goal; finished goals do not change.
 
         All leases of the job end. Returns False, without any change, if the job is already finished.
 
         Args:
-            goal_state: The state for unfinished goals.
-            reason: The reason for the job and these goals.
+            end: The state, FAILED or CANCELLED, and the reason, also of the unfinished goals.
             lease: The lease without which the job is not finished; None to finish it anyway.
 
         Raises:

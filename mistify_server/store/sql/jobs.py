@@ -299,22 +299,15 @@ class SqlJobStore(JobStore):
             check_complete(session, job, lease)
 
     @override
-    def end(
-        self,
-        job_id: str,
-        goal_state: GoalState,
-        job_state: JobState,
-        reason: str = "",
-        lease: JobLease | None = None,
-    ) -> bool:
+    def end(self, job_id: str, end: JobChanged, lease: JobLease | None = None) -> bool:
         with self._database.write() as session:
             job = self._job(session, job_id)
             check_lease(job, lease)
             if JobState(job.state).ended:
                 return False
             next_lease(job)
-            end_goals(session, job_id, goal_state, reason, self._now_ms())
-            self._append_events(session, job_id, apply_change(session, job_id, JobChanged(job_state, reason)))
+            end_goals(session, job_id, GoalState(end.state.value), end.reason, self._now_ms())
+            self._append_events(session, job_id, apply_change(session, job_id, end))
             return True
 
     @override

@@ -7,9 +7,9 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import try_lock
-from mistify.jobs.job import GoalState, Job, JobState
+from mistify.jobs.job import Job, JobState
 from mistify_server.store.artifacts import Artifacts, artifacts_of, digest_of
-from mistify_server.store.changes import Submission
+from mistify_server.store.changes import JobChanged, Submission
 from mistify_server.store.directory import open_store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.store.preparations import Preparations
@@ -108,7 +108,7 @@ def test_parts_that_an_unfinished_job_may_resume_are_kept(tmp_path: Path, plan: 
     preparations = Preparations(artifacts_of(tmp_path))
     assert preparations.part(KEY, "segment-0") == b"part"
     with open_store(tmp_path) as store:
-        store.jobs.end("j", GoalState.CANCELLED, JobState.CANCELLED)
+        store.jobs.end("j", JobChanged(JobState.CANCELLED))
     assert remove_jobs(tmp_path, []) == len(b"part")
     assert preparations.part(KEY, "segment-0") == b""
 

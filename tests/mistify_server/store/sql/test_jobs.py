@@ -229,7 +229,7 @@ def test_a_job_is_paused_and_resumed_with_one_event_each(store: Store) -> None:
     ]
     store.jobs.set_paused("j", paused=True)
     assert store.jobs.unfinished() == ["j"]
-    store.jobs.end("j", GoalState.CANCELLED, JobState.CANCELLED)
+    store.jobs.end("j", JobChanged(JobState.CANCELLED))
     assert not store.jobs.set_paused("j", paused=False)
     assert store.jobs.job("j").state is JobState.CANCELLED
 

@@ -76,7 +76,7 @@ def test_a_job_ends_with_all_its_goals_in_a_few_statements(store: Store, plan: B
     changes = [GoalChanged(replace(met, state=GoalState.MET, accuracy=0.5))]
     changes += [GoalChanged(replace(running, state=GoalState.RUNNING))]
     store.jobs.record("j", changes, 1.0, {})
-    seen = statements_of(store, lambda: store.jobs.end("j", GoalState.CANCELLED, JobState.CANCELLED, "asked"))
+    seen = statements_of(store, lambda: store.jobs.end("j", JobChanged(JobState.CANCELLED, "asked")))
     assert len(seen) < 12
     job = store.jobs.job("j")
     assert (job.state, job.reason) == (JobState.CANCELLED, "asked")
@@ -87,7 +87,7 @@ def test_a_job_ends_with_all_its_goals_in_a_few_statements(store: Store, plan: B
         (None, JobState.CANCELLED),
     ]
     assert store.jobs.goal_states("other") == {GoalState.WAITING: 2}
-    store.jobs.end("j", GoalState.FAILED, JobState.FAILED)
+    store.jobs.end("j", JobChanged(JobState.FAILED))
     assert (store.jobs.job("j"), len(store.jobs.events("j", 0, 99))) == (job, 33)
 
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Goal, GoalState, Job, JobState
+from mistify.jobs.job import Goal, Job, JobState
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.store.changes import Addition, GoalsFailed, JobChanged, Submission
 from mistify_server.store.directory import Store, open_store
@@ -39,7 +39,7 @@ def test_results_of_a_server_are_refused_once_another_one_has_the_job(
         store.jobs.record("j", [GoalsFailed(["a"], "late")], 9.0, {"training": 9.0}, first)
     assert raised.value.code is ErrorCode.CONFLICT
     with pytest.raises(LeaseLostError):
-        store.jobs.end("j", GoalState.FAILED, JobState.FAILED, "late", first)
+        store.jobs.end("j", JobChanged(JobState.FAILED, "late"), first)
     job = store.jobs.job("j")
     assert (job.state, job.seconds, job.spent) == (JobState.RUNNING, 1.0, {"training": 1.0})
     assert [event.event for event in store.jobs.events("j", 0, 9)] == [JobState.QUEUED, JobState.RUNNING]
@@ -50,7 +50,7 @@ def test_results_of_a_server_are_refused_once_another_one_has_the_job(
 def test_a_job_that_was_ended_has_no_leases(store: Store, other: Store, plan: BatchPlan) -> None:
     store.jobs.create(Submission(JOB, [plan], "[]", None))
     lease = store.leases.take("j")
-    assert other.jobs.end("j", GoalState.CANCELLED, JobState.CANCELLED)
+    assert other.jobs.end("j", JobChanged(JobState.CANCELLED))
     with pytest.raises(LeaseLostError):
         store.jobs.record("j", [JobChanged(JobState.RUNNING)], 1.0, {}, lease)
     assert (store.leases.take("j"), other.leases.take("j")) == (None, None)
