@@ -60,6 +60,7 @@ class RunningJobs:
         self._failures: dict[str, MistifyError] = {}
         #: Whether other servers use the same store.
         self.has_others = False
+        self._stopping = False
         self._stopped: MistifyError | None = None
         self._changed: WeakValueDictionary[str, NextChange] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -108,7 +109,7 @@ class RunningJobs:
 
         If the server stops, another one or the next one resumes it.
         """
-        if self._stopped is not None or self._is_running(job_id):
+        if self._stopping or self._is_running(job_id):
             return
         self._failures.pop(job_id, None)
         self._runners.pop(job_id, None)
@@ -121,7 +122,7 @@ class RunningJobs:
 
         No effect if it is already running, or was stored for no server.
         """
-        if self._stopped is not None or owner is None or self._is_running(job.id):
+        if self._stopping or owner is None or self._is_running(job.id):
             return
         self.start(job.id)
         states, lease = [BatchState(plan, None, {}) for plan in plans], JobLease(job.id, FIRST_FENCE)
@@ -157,6 +158,10 @@ class RunningJobs:
             if runner.goals < now.goals:
                 await runner.catch_up()
 
+    def is_waiting(self, now: JobSituation) -> bool:
+        """Check whether no other server has a job, and this one neither runs it nor has had to give it up."""
+        return now.free and not self._is_running(now.job_id) and now.job_id not in self._failures
+
     def differs(self, now: JobSituation) -> bool:
         """Check whether other servers have changed a running job in the store."""
         runner = self._runners.get(now.job_id)
@@ -165,7 +170,7 @@ class RunningJobs:
 
     def resume(self) -> None:
         """Run every job that an earlier server left unfinished; the steps start once all are read."""
-        unfinished = self._store.jobs.unfinished()
+        unfinished = [job_id for job_id in self._store.jobs.unfinished() if not self._is_running(job_id)]
         self._scheduler.expect(unfinished)
         for job_id in unfinished:
             self.start(job_id)
@@ -188,16 +193,16 @@ class RunningJobs:
 
     async def stop(self) -> None:
         """Stop all jobs; the next server resumes them."""
-        while self._tasks:  # a job may be restarted while others end
-            await asyncio.gather(*map(self._stop, list(self._tasks)))
+        self._stopping = True
+        await asyncio.gather(*map(self._stop, list(self._tasks)))
         # A watcher between two events is not waiting, and sees the error at its next read.
         self._stopped = MistifyError(ErrorCode.UNAVAILABLE, "the server is stopping; the job can be resumed")
         self.wake_all_watchers()
 
     @property
     def stopping(self) -> bool:
-        """Return whether the server has stopped its jobs, and starts no others."""
-        return self._stopped is not None
+        """Return whether the server stops its jobs or has stopped them, and starts no others."""
+        return self._stopping
 
     async def watch(
         self, tenant: str, job_id: str, after: int, *, so_far: bool = False

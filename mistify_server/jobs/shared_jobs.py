@@ -120,7 +120,7 @@ class SharedJobs:
             elif lease is not None and self._jobs.differs(now):
                 await self._jobs.catch_up(now.job_id)
         if self._takes and not self._jobs.stopping:
-            self._take([now.job_id for now in situations if now.free])
+            self._take([now.job_id for now in situations if self._jobs.is_waiting(now)])
 
     def _take(self, free: list[str]) -> None:
         """Take a job if there is a slot for it, and those for which no server has had one for a while."""

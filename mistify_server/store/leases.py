@@ -45,7 +45,7 @@ class JobSituation(NamedTuple):
 
     Attributes:
         fence: The number of its last lease.
-        free: Whether it is unfinished and no server has it.
+        free: Whether it is unfinished and no other server has it.
         paused: Whether it is paused.
         goals: The number of its goals.
     """

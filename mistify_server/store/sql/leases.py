@@ -84,12 +84,13 @@ class SqlLeases(Leases):
             counted = select(GoalRow.job_id, func.count()).where(GoalRow.job_id.in_(own))
             counts = session.execute(counted.group_by(GoalRow.job_id))
             goals = {job_id: int(count) for job_id, count in counts}
-            live = {*session.scalars(select(ServerRow.id).where(ServerRow.expires > _now(session)))}
+            others = ServerRow.id != self.server, ServerRow.expires > _now(session)
+            of_others = {*session.scalars(select(ServerRow.id).where(*others))}
             return [
                 JobSituation(
                     job_id=job_id,
                     fence=fence,
-                    free=owner not in {self.server, *live} and not JobState(state).ended,
+                    free=owner not in of_others and not JobState(state).ended,
                     paused=state == JobState.PAUSED.value,
                     priority=JobPriority(priority),
                     goals=goals.get(job_id, 0),

@@ -16,6 +16,7 @@ from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.shared_jobs import SharedJobs
 from mistify_server.store.changes import Submission
 from mistify_server.store.directory import Store, open_store
+from mistify_server.store.leases import JobLease
 from mistify_server.store.plans import BatchPlan
 from tests.support.gates import held
 
@@ -39,7 +40,7 @@ async def jobs(site: Any, store: Store, plan: BatchPlan) -> AsyncIterator[Runnin
 @pytest.fixture
 async def sharing(site: Any, store: Store, jobs: RunningJobs) -> SharedJobs:
     engine = LocalEngine(site.worker, store.logs)
-    return SharedJobs(store.leases, jobs, engine, takes=False, seconds=SECONDS)
+    return SharedJobs(store.leases, jobs, engine, takes=True, seconds=SECONDS)
 
 
 @pytest.fixture
@@ -56,6 +57,18 @@ async def test_a_job_that_is_being_taken_is_not_started_again(store: Store, jobs
         jobs.start("j")
         assert [task.get_name() for task in asyncio.all_tasks()].count("j") == 1
         gate.opened.set()
+
+
+async def test_no_job_starts_while_the_server_stops_others(store: Store, jobs: RunningJobs) -> None:
+    with held(store.leases, "take") as gate:
+        jobs.start("j")
+        await asyncio.to_thread(gate.reached.wait)
+        stopping = asyncio.create_task(jobs.stop())
+        await asyncio.sleep(0)
+        jobs.start("other")
+        assert "other" not in [task.get_name() for task in asyncio.all_tasks()]
+        gate.opened.set()
+        await stopping
 
 
 async def test_leases_are_renewed_while_all_threads_are_busy(sharing: SharedJobs, other: Store) -> None:
@@ -100,3 +113,13 @@ async def test_a_server_that_has_left_is_not_there_again(sharing: SharedJobs, ot
     await sharing.leave()
     await sharing.renew()
     assert not other.leases.renew(SECONDS)
+
+
+async def test_a_job_that_the_server_has_without_knowing_it_runs(
+    store: Store, sharing: SharedJobs, wait_until: Any
+) -> None:
+    """The connection was lost in the commit of its submission, and the caller got an error."""
+    assert store.leases.take("j") == JobLease("j", 1)
+    looking = asyncio.create_task(sharing.keep_looking())
+    await wait_until(lambda: store.leases.situations(["j"])[0].fence == 2)
+    looking.cancel()
