@@ -37,6 +37,9 @@ _RETRY_SECONDS = 1.0
 #: Seconds within which a change of limits is noticed.
 _LIMITS_SECONDS = 5.0
 
+#: What callers learn of an internal error.
+_INTERNAL_ERROR = "an internal error; see the server's log for details"
+
 _log = logging.getLogger(__name__)
 
 
@@ -307,9 +310,15 @@ class RunningJobs:
             except LeaseLostError as error:
                 _log.warning("%s", error)
             except MistifyError as error:
-                _log.error("the job cannot continue until the server is restarted: %s", error)
-                self._failures[job_id] = error
-                self.wake_watchers(job_id)
+                self._give_up(job_id, error)
+            except Exception:
+                _log.exception("the job could not be ended because of an internal error")
+                self._give_up(job_id, MistifyError(ErrorCode.INTERNAL, _INTERNAL_ERROR))
+
+    def _give_up(self, job_id: str, error: MistifyError) -> None:
+        _log.error("the job cannot continue until the server is restarted: %s", error)
+        self._failures[job_id] = error
+        self.wake_watchers(job_id)
 
     async def _adapt(self, job_id: str) -> None:
         """Run a job; an internal error fails it."""
@@ -330,7 +339,7 @@ class RunningJobs:
             raise
         except Exception:
             _log.exception("the job failed because of an internal error")
-            failed = JobChanged(JobState.FAILED, "an internal error; see the server's log for details")
+            failed = JobChanged(JobState.FAILED, _INTERNAL_ERROR)
             runner = self._runners.get(job_id)
             async with self.held(job_id):
                 await self._end(job_id, failed, runner.lease if runner else None)

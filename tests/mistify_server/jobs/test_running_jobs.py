@@ -116,6 +116,20 @@ async def test_an_internal_error_fails_the_job(
     assert job.reason == "an internal error; see the server's log for details"
 
 
+async def test_watchers_learn_that_a_job_cannot_even_be_ended(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_store: SqlJobStore, *_: Any) -> Any:
+        raise ZeroDivisionError("secret")
+
+    break_store(monkeypatch, ZeroDivisionError("secret"))
+    monkeypatch.setattr(SqlJobStore, "end", broken)
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    with pytest.raises(MistifyError, match="an internal error; see the server's log") as raised:
+        await caller.events(job.id)
+    assert raised.value.code is ErrorCode.INTERNAL
+
+
 async def test_a_new_job_runs_from_its_plan_without_reading_the_store(
     caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
