@@ -232,6 +232,8 @@ async def serving_with(
                 services.removals.keep_removing(),
             ]
         tasks = [asyncio.create_task(each) for each in work]
+        for task in tasks:
+            task.add_done_callback(_report_end)
         try:
             if settings.resume and not settings.join:
                 services.jobs.resume()
@@ -250,6 +252,13 @@ async def serving_with(
                 task.cancel()
             await services.jobs.stop()
             await server.stop(_GRACE)
+
+
+def _report_end(task: asyncio.Task[None]) -> None:
+    """Log the error of a task that should have run for as long as the server."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        name = getattr(task.get_coro(), "__qualname__", task.get_name())
+        _log.error("%s has ended because of an internal error", name, exc_info=error)
 
 
 @contextmanager

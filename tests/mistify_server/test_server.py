@@ -33,3 +33,20 @@ async def test_uploads_are_collected_even_if_the_store_was_busy(
     async with running_server(site.settings()):
         await wait_until(lambda: not old.exists())
     assert "unused uploads could not be removed: " in caplog.text
+
+
+async def test_an_internal_error_of_a_task_of_the_server_is_reported_at_once(
+    site: Any,
+    serving_at: Any,
+    wait_until: Any,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("mistify_server.server.collect_uploads", broken)
+    async with serving_at(site.settings()):
+        await wait_until(lambda: "_collect_uploads has ended because of an internal error" in caplog.text)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]

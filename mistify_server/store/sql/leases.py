@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
-from mistify.jobs.job import GoalState, JobPriority, JobState
+from mistify.jobs.job import JobPriority, JobState
 from mistify_server.store.leases import (
     JobLease,
     JobSituation,
@@ -19,12 +19,11 @@ from mistify_server.store.leases import (
 from mistify_server.store.sql.columns import DatabaseClock
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.reading import UNFINISHED, job_row
+from mistify_server.store.sql.rows import UNFINISHED_GOALS
 from mistify_server.store.sql.schema import GoalRow, JobRow, ServerRow
 
 #: Seconds after which a server that was killed is forgotten: longer than any task.
 _REMEMBERED: Final = 2 * 86_400.0
-
-_OPEN: Final = [state.value for state in GoalState if not state.ended]
 
 
 class SqlLeases(Leases):
@@ -143,7 +142,8 @@ def check_complete(session: Session, job: JobRow, lease: JobLease | None) -> Non
     """
     if lease is None or not JobState(job.state).ended:
         return
-    if session.scalar(select(GoalRow.id).where(GoalRow.job_id == job.id, GoalRow.state.in_(_OPEN)).limit(1)):
+    unfinished = GoalRow.job_id == job.id, GoalRow.state.in_(UNFINISHED_GOALS)
+    if session.scalar(select(GoalRow.id).where(*unfinished).limit(1)) is not None:
         raise UnknownGoalsError(job.id)
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -45,7 +45,8 @@ Event: TypeAlias = JobState | GoalState | ProgressUpdate
 #: The id of an event's goal (None for the job and its source), and the event.
 GoalEvent: TypeAlias = tuple[str | None, Event]
 
-_OPEN = [state.value for state in GoalState if not state.ended]
+#: States of unfinished goals.
+UNFINISHED_GOALS: Final = tuple(state.value for state in GoalState if not state.ended)
 
 _GOAL: TypeAdapter[Goal] = TypeAdapter(Goal)
 _SCORES: TypeAdapter[tuple[OutputScore, ...]] = TypeAdapter(tuple[OutputScore, ...])
@@ -184,7 +185,7 @@ def last_sequence(session: Session, job_id: str) -> int:
 
 def end_goals(session: Session, job_id: str, state: GoalState, reason: str, unix_ms: int) -> None:
     """Finish all unfinished goals, each with an event."""
-    of_goal = GoalRow.job_id == job_id, GoalRow.state.in_(_OPEN)
+    of_goal = GoalRow.job_id == job_id, GoalRow.state.in_(UNFINISHED_GOALS)
     number = func.row_number().over(order_by=GoalRow.position) + last_sequence(session, job_id)
     kind, body = _event_body(state)
     event = select(
