@@ -39,8 +39,16 @@ from mistify.wording import counted
 from mistify_client.rpc.porting import PortingClient
 
 TARGETS: Final[dict[str, Target]] = {
-    "speed_of_2": {"what": "two nodes: times as fast as one", "min": 1.8, "full_run_only": True},
-    "speed_of_4": {"what": "four nodes: times as fast as one", "min": 3.2, "full_run_only": True},
+    "speed_of_2": {
+        "what": "two nodes: times as fast as one, by the critical path",
+        "min": 1.8,
+        "full_run_only": True,
+    },
+    "speed_of_4": {
+        "what": "four nodes: times as fast as one, by the critical path",
+        "min": 3.2,
+        "full_run_only": True,
+    },
     "nodes_killed": {"what": "nodes lost during a job", "min": 4, "full_run_only": True},
     "packages_that_differ": {"what": "packages that differ from those of one node", "max": 0},
     "goals_that_failed": {"max": 0},
@@ -64,7 +72,8 @@ class Run:
         path: Processor seconds on its critical path.
         total: Processor seconds of all workers.
         elapsed: Seconds from submission to end.
-        nodes: The number of nodes that worked on it.
+        nodes: The number of nodes at its start.
+        lost: The number of nodes that were killed, each of which was replaced.
     """
 
     job: Job
@@ -72,6 +81,7 @@ class Run:
     total: float
     elapsed: float
     nodes: int
+    lost: int
 
     @property
     def packages(self) -> Packages:
@@ -136,7 +146,7 @@ def measure(options: Namespace) -> Figures:
         **{f"path_of_{run.nodes}_s": run.path for run in runs},
         **{f"work_of_{run.nodes}_s": run.total for run in runs},
         **{f"speed_of_{run.nodes}": runs[0].path / run.path for run in runs[1:]},
-        "nodes_killed": disturbed.nodes - lost,
+        "nodes_killed": disturbed.lost,
         "packages_that_differ": sum(runs[0].differing(run) for run in runs[1:])
         + undisturbed.differing(disturbed),
         "goals_that_failed": sum(run.failed for run in [*runs, undisturbed, disturbed]),
@@ -156,20 +166,20 @@ def _run(values: int, count: int, kills: int = 0) -> Run:
 
     with running_cluster() as cluster, http_collector() as collector:
         nodes = [cluster.add_node() for _ in range(count)]
-        client = PortingClient(cluster.start_server(count, collector.url))
+        address = cluster.start_server(count, collector.url)
         machines = {machine.name: machine.pid for machine in cluster.machines}
         with ProcessorTimes(machines) as times:
-            begin = time.monotonic()
-            job_id = client.submit(config(values), "").id
-            losses = _Losses(cluster, nodes[:kills])
-            job = _finished(client, job_id, losses)
-            elapsed = time.monotonic() - begin
+            with PortingClient(address) as client:
+                begin = time.monotonic()
+                job_id = client.submit(config(values), "").id
+                losses = _Losses(cluster, nodes[:kills])
+                job = _finished(client, job_id, losses)
+                elapsed = time.monotonic() - begin
             cluster.stop_server()
         parents = {goal.id: goal.parent for goal in job.goals}
         works = works_of(collector.spans, parents, times)
-    return Run(
-        job, critical_path_seconds(works), sum(work.seconds for work in works), elapsed, count + losses.count
-    )
+    total = sum(work.seconds for work in works)
+    return Run(job, critical_path_seconds(works), total, elapsed, count, losses.count)
 
 
 class _Losses:

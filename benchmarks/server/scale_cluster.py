@@ -53,6 +53,9 @@ class Machine:
     Args:
         name: The name of the host.
         command: The command that starts it.
+        variables: Its environment.
+        log: Receives its errors.
+        output: `PIPE` if `line` is called, or else `DEVNULL`.
     """
 
     def __init__(
@@ -149,9 +152,7 @@ class Cluster:
             "--include-dashboard=false",
         ]
         address = [f"--node-ip-address={self._hub}", f"--temp-dir={self._scratch / 'machine' / 'ray'}"]
-        self._head = self._started(
-            "head", [], [*_RAY, *self._start("--head", *ports, *address, "--num-cpus=0")]
-        )
+        self._started("head", [], [*_RAY, *self._start("--head", *ports, *address, "--num-cpus=0")])
         health = [*_RAY, "health-check", f"--address={self._hub}:{_GCS_PORT}"]
         _until(
             lambda: (
@@ -181,6 +182,7 @@ class Cluster:
         """Start the server; return its address for clients.
 
         Args:
+            slots: Number of concurrent tasks.
             collector: The URL that receives the traces.
         """
         command = [
@@ -190,9 +192,12 @@ class Cluster:
             "serve",
             f"--store={self.store}",
             f"--slots={slots}",
+            "--artifacts=s3://scale/store",
+            f"--engine=ray://{self._hub}:{_CLIENT_PORT}",
+            "--listen=127.0.0.1:0",
+            "--http=off",
+            f"--traces={collector}",
         ]
-        command += ["--artifacts=s3://scale/store", f"--engine=ray://{self._hub}:{_CLIENT_PORT}"]
-        command += ["--listen=127.0.0.1:0", "--http=off", f"--traces={collector}"]
         self._server = self._started("server", [], command, output=PIPE)
         line = self._server.line()
         if not line:
