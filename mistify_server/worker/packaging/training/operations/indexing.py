@@ -1,4 +1,4 @@
-"""Gather, tile, slice and resize operations with gradients that LiteRT has."""
+"""Gather, tile, slice, reshape and resize operations with gradients that LiteRT has."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -108,6 +108,19 @@ def _put_back(gradient: Any, dimension: int, places: range, size: int) -> Any:
     margin = [[0, 0]] * len(gradient.shape)
     margin[dimension] = [1, 0]
     return tf.gather(tf.pad(gradient, margin), spread, axis=dimension)
+
+
+@replaces("Reshape")
+def _reshaped(operation: Any, x: Any, shape: Any) -> Any:
+    """Replace a computed shape by the known sizes.
+
+    The converter does not compute a shape from slices with gradients of their own, and would lose the sizes,
+    without which LiteRT has no convolution with a constant kernel.
+    """
+    known = operation.outputs[0].shape
+    if known.rank is not None and known.as_list().count(None) <= 1:
+        shape = [-1 if size is None else size for size in known]
+    return tf.reshape(x, shape)
 
 
 @replaces("ResizeNearestNeighbor", "ResizeBilinear")

@@ -264,6 +264,18 @@ def test_only_the_selected_part_is_trained(part, names):
     assert losses == pytest.approx([reference.step() for _ in range(20)], rel=1e-4)
 
 
+def test_convolutions_after_upsampling_may_be_frozen():
+    """Keras computes the new shape, from which the converter does not know the channels."""
+    inputs = keras.Input((6, 5, 3), name="image")
+    enlarged = layers.UpSampling2D(2)(layers.Conv2D(4, 3, name="stem")(inputs))
+    device = Device(keras.Model(inputs, layers.Dense(3)(layers.Conv2D(5, 3)(enlarged))), trainable="biases")
+    reference = Reference(device.model, "sgd")
+    for layer in reference.model.layers[:-1]:
+        for variable in layer.trainable_variables:
+            variable.trainable = variable.name == "bias"
+    assert [device.step() for _ in range(5)] == pytest.approx([reference.step() for _ in range(5)], rel=1e-4)
+
+
 @pytest.mark.slow
 def test_operations_missing_in_litert_are_reported():
     inputs = keras.Input((4, 5, 5, 2), name="volume")
