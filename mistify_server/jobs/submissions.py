@@ -50,7 +50,7 @@ class SubmittedJobs:
         """
         stored: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(submission, owner, stored))
-        if self._storing is None:
+        if self._storing is None or self._storing.done():
             self._storing = asyncio.create_task(self._store_waiting())
         return await stored
 
@@ -64,7 +64,6 @@ class SubmittedJobs:
                     each.stored.set_result(outcome)
                 else:
                     each.stored.set_exception(outcome)
-        self._storing = None
 
     async def _outcomes(self, together: Sequence[_Waiting]) -> Sequence[Job | Exception]:
         """Store jobs, and return the job or the error of each."""

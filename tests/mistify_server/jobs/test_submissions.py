@@ -115,6 +115,19 @@ async def test_nothing_is_stored_twice_after_an_outage(store: Store, plan: Batch
     assert len(calls) == 1
 
 
+async def test_submissions_go_on_after_a_transaction_was_abandoned(store: Store, plan: BatchPlan) -> None:
+    submitted, before = SubmittedJobs(store), asyncio.all_tasks()
+    with held(store.jobs, "create_all") as gate:
+        first = asyncio.create_task(submitted.create(submission(plan, "first"), None))
+        await asyncio.to_thread(gate.reached.wait)
+        for task in asyncio.all_tasks() - before - {first}:
+            task.cancel()
+        gate.opened.set()
+        await asyncio.wait_for(submitted.create(submission(plan, "second"), None), 30)
+    assert "second" in store.jobs.unfinished()
+    first.cancel()
+
+
 async def test_a_job_that_waits_takes_one_transaction(caller: Any, site: Any, make_config: Config) -> None:
     (site.control / "hold-source").touch()
     busy = await caller.submit([make_config("busy", FLOP="0.5x")])
