@@ -79,7 +79,7 @@ class SharedUploads:
                     if not place.exists():
                         self._remove_fetched()
                         self._fetch(place)
-            if not self._is_servers:
+            if not self._is_of_server:
                 os.utime(place.parent, ns=(time.time_ns(), place.parent.stat().st_mtime_ns))
 
     def remove_unused(self, referenced: Collection[str], before: float) -> None:
@@ -120,7 +120,7 @@ class SharedUploads:
         return remaining
 
     @property
-    def _is_servers(self) -> bool:
+    def _is_of_server(self) -> bool:
         """Return whether this directory is the server's own, in which `Uploads` keeps and removes files."""
         return any((directory / FILES).exists() for directory in self._directories())
 
@@ -184,7 +184,7 @@ class SharedUploads:
 
     def _remove_fetched(self) -> None:
         """Remove uploads that were fetched and not used for long."""
-        if self._is_servers:
+        if self._is_of_server:
             return
         for directory in chain.from_iterable((each / NAMED).glob("*") for each in self._directories()):
             with suppress(FileNotFoundError):
