@@ -113,14 +113,16 @@ class SharedJobs:
     async def _look(self) -> None:
         held = self._jobs.leases
         situations = await asyncio.to_thread(self._leases.situations, tuple(held))
+        # First, because the others may have to wait, or fail.
+        if self._takes and not self._jobs.stopping:
+            self._take([now.job_id for now in situations if self._jobs.is_waiting(now)])
         for now in situations:
             lease = held.get(now.job_id)
             if lease is not None and lease.fence != now.fence:
                 await self._jobs.drop(lease)
+                self._changed.set()  # look again: there is another slot
             elif lease is not None and self._jobs.differs(now):
                 await self._jobs.catch_up(now.job_id)
-        if self._takes and not self._jobs.stopping:
-            self._take([now.job_id for now in situations if self._jobs.is_waiting(now)])
 
     def _take(self, free: list[str]) -> None:
         """Take a job if there is a slot for it, and those for which no server has had one for a while."""

@@ -26,10 +26,15 @@ GOALS = tuple(Goal(id=name, batch=0, spec=PackageSpec({"flops": 1.0})) for name 
 SECONDS = 600.0
 
 
+def create(store: Store, plan: BatchPlan, job_id: str) -> None:
+    """Store a job that no server runs."""
+    store.jobs.create(Submission(Job(job_id, JobState.QUEUED, GOALS, created_unix_ms=5), [plan], "[]", None))
+
+
 @pytest.fixture
 async def jobs(site: Any, store: Store, plan: BatchPlan) -> AsyncIterator[RunningJobs]:
     """Return the jobs of a server whose store has the job "j", which no server runs."""
-    store.jobs.create(Submission(Job("j", JobState.QUEUED, GOALS, created_unix_ms=5), [plan], "[]", None))
+    create(store, plan, "j")
     engine = LocalEngine(site.worker, store.logs)
     running = RunningJobs(store, engine)
     yield running
@@ -122,4 +127,30 @@ async def test_a_job_that_the_server_has_without_knowing_it_runs(
     assert store.leases.take("j") == JobLease("j", 1)
     looking = asyncio.create_task(sharing.keep_looking())
     await wait_until(lambda: store.leases.situations(["j"])[0].fence == 2)
+    looking.cancel()
+
+
+async def test_jobs_are_taken_although_another_one_cannot_be_followed(
+    site: Any,
+    store: Store,
+    other: Store,
+    plan: BatchPlan,
+    jobs: RunningJobs,
+    *,
+    sharing: SharedJobs,
+    wait_until: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def failing(_jobs: RunningJobs, _job_id: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(RunningJobs, "catch_up", failing)
+    monkeypatch.setattr("mistify_server.jobs.shared_jobs._INTERVAL", 0.0)
+    (site.control / "hold-source").touch()
+    jobs.start("j")
+    await wait_until(lambda: "j" in jobs.leases)
+    assert other.jobs.set_paused("j", paused=True)
+    create(store, plan, "free")
+    looking = asyncio.create_task(sharing.keep_looking())
+    await wait_until(lambda: store.leases.situations(["free"])[-1].fence == 1)
     looking.cancel()
