@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from benchmarks.server.scale_path import (
     interpolated,
     works_of,
 )
+from mistify.jobs.job import Job, JobState
 
 pytest.importorskip("opentelemetry", reason="OpenTelemetry is not installed")
 
@@ -102,6 +104,20 @@ def test_a_worker_is_found_on_its_machine_with_the_time_of_its_descendants() -> 
         process.communicate(b"\n")
     assert times.seconds(("here", process.pid), float("inf")) >= 0.3
     assert times.seconds(("elsewhere", process.pid), float("inf")) == 0
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_only_a_full_run_is_compared_with_all_targets(monkeypatch: pytest.MonkeyPatch, quick: bool) -> None:
+    def finished(values: int, count: int, kills: int = 0) -> scale.Run:
+        job = Job("job-1", JobState.DONE, (), 0)
+        return scale.Run(job, path=8.0 / count, total=8.0, elapsed=9.0, nodes=count, lost=kills)
+
+    monkeypatch.setattr(scale, "_run", finished)  # a cluster takes minutes, and needs root
+    monkeypatch.setattr(scale, "_require", lambda module: None)
+    figures = scale.measure(Namespace(quick=quick))
+    always = {"packages_that_differ", "goals_that_failed"}
+    assert figures.keys() & scale.TARGETS.keys() == (always if quick else scale.TARGETS.keys())
+    assert quick or (figures["speed_of_4"], figures["nodes_killed"]) == (4.0, 4)
 
 
 def test_the_goals_are_pairs_of_limits() -> None:
