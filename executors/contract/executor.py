@@ -72,6 +72,14 @@ class AdaptationExecutor(ABC):
         continues with everything that it has compiled and learned.
         """
 
+    def for_edge(self) -> "AdaptationExecutor | None":
+        """Return an executor for one edge that shares what this one has loaded and compiled; None by default.
+
+        Workers keep one executor for each preparation. What is shared must not affect the result: the network
+        of an edge is the same, to the bit, whichever edges came before. None: each edge has a new executor.
+        """
+        return None
+
     def preview(self, assignment: Assignment) -> keras.Model | None:
         """Return a network with the final architecture of an edge; None if that is unknown.
 

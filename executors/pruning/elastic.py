@@ -9,7 +9,7 @@ segments. Each segment has its own network, which starts from the narrowest netw
 import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -128,6 +128,42 @@ class NestedWeights:
     def _stored(self) -> None:
         for variable, whole in zip(self._variables, self._whole, strict=True):
             whole.assign(tf.where(self._masks.left(variable) > 0, tf.convert_to_tensor(variable), whole))
+
+
+class SegmentNetwork(NamedTuple):
+    """A segment's widest network, which shows one nested network at a time.
+
+    Attributes:
+        state: The network with its masks and its trainer.
+        weights: The weights of all units.
+    """
+
+    state: PruningState
+    weights: NestedWeights
+
+    @classmethod
+    def of(cls, state: PruningState) -> Self:
+        """Return the network of a state without masked units."""
+        return cls(state, NestedWeights(state))
+
+
+class PreparedSegments:
+    """The segments of a preparation, and their networks: compiled functions serve all goals.
+
+    Attributes:
+        segments: The segments, from the widest to the narrowest.
+        networks: Index of a segment -> its network, for segments that were needed so far.
+    """
+
+    def __init__(self) -> None:
+        self.segments: list[NestedSegment] = []
+        self.networks: dict[int, SegmentNetwork] = {}
+        self._content = b""
+
+    def load(self, content: bytes) -> None:
+        """Load segments serialized by `saved`, unless they are loaded already."""
+        if content != self._content:
+            self.segments, self.networks, self._content = loaded(content), {}, content
 
 
 @dataclass(frozen=True)

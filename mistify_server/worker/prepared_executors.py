@@ -17,8 +17,8 @@ _Key = tuple[str, str, str, str | None]
 class PreparedExecutors:
     """Makes executors, and keeps the latest ones.
 
-    One serves all goals of a preparation, but only by the methods that change nothing: each edge has an
-    executor of its own.
+    One serves all goals of a preparation, but only by the methods that need no `init`: each edge has an
+    executor of its own, which may share what the kept one has compiled (`for_edge`).
     """
 
     def __init__(self) -> None:

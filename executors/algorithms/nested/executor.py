@@ -23,10 +23,10 @@ from executors.contract.preparation import PreparationProgress
 from executors.pruning.allocation import AllocationTerms, Weights, allocate
 from executors.pruning.elastic import (
     NestedSegment,
-    NestedWeights,
+    PreparedSegments,
+    SegmentNetwork,
     SegmentTraining,
     first_units,
-    loaded,
     saved,
     train_nested,
 )
@@ -36,7 +36,7 @@ from executors.search.planning import weights_of
 from executors.structure import Keep, Widths, analyse, averaged_groups, narrow, trainable_weights
 from executors.timing import activity
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import FLOPS, Budget, exceeded
+from mistify.costs.budget import FLOPS, Budget, Costs, exceeded
 from mistify.jobs.formatting import excess
 
 #: A function of maximum widths and limits that returns widths within the limits.
@@ -50,29 +50,48 @@ _PLACES: Final = 256
 
 
 class NestedExecutor(PruningExecutor):
-    """Networks that share their weights, trained together before the first edge."""
+    """Networks that share their weights, trained together before the first edge.
+
+    Args:
+        params: The settings.
+        prepared: The preparation, shared with other executors; None for one of its own.
+    """
 
     _params: NestedParams
 
-    def __init__(self, params: Params) -> None:
+    def __init__(self, params: Params, prepared: PreparedSegments | None = None) -> None:
         super().__init__(params)
-        self._segments: list[NestedSegment] = []
-        self._shown: tuple[NestedSegment, NestedWeights] | None = None
+        self._prepared = prepared or PreparedSegments()
+        self._added: list[NestedSegment] = []
+        self._networks: dict[int, SegmentNetwork] = {}
 
     def prepare(self, assignment: Assignment, progress: PreparationProgress) -> bytes:
         """Train the segments required by the tightest limits of the goals."""
         self._extend(assignment, progress)
         return saved(self._segments)
 
+    def for_edge(self) -> "NestedExecutor":
+        """Return an executor for one edge, with the segments' networks that are compiled already."""
+        return NestedExecutor(self._params, self._prepared)
+
     def init(self, assignment: Assignment) -> None:
-        """Start from the parent's network, or continue with the last one delivered."""
+        """Accept the parent's network; segments trained for the last one delivered remain."""
         if self._is_new(assignment.model):
-            self._segments, self._shown = loaded(assignment.prepared), None
-        super().init(assignment)
+            self._prepared.load(assignment.prepared)
+            self._added, self._networks = [], {}
+        self._assignment, self._current = assignment, None
+
+    def measure(self) -> Costs:
+        """Return the costs of the current network: at first the parent's, which is built only if needed."""
+        if self._current is not None:
+            return super().measure()
+        assignment = self._assigned
+        return costs_of(analyse(assignment.model, assignment.source.rules).network(), assignment.profiles)
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
         """Return the network that the limits allow; None if no segment covers its size yet."""
-        segment = _first_within(loaded(assignment.prepared), assignment)
+        self._prepared.load(assignment.prepared)
+        segment = _first_within(self._prepared.segments, assignment)
         if segment is None:
             return None
         source = assignment.source
@@ -84,7 +103,7 @@ class NestedExecutor(PruningExecutor):
 
     def iterate(self) -> int:
         """Continue to the network of the budget; takes training steps if no segment covers its size yet."""
-        assignment = self._state.assignment
+        assignment = self._assigned
         steps = self._extend(assignment, PreparationProgress())
         with activity("cutting"):
             self._show(assignment)
@@ -114,7 +133,7 @@ class NestedExecutor(PruningExecutor):
             else:
                 widths = narrowest if last_one else within(last, {FLOPS: end})
                 training = self._begun(assignment, widths, quickly)
-            self._segments.append(self._trained(assignment, training, progress, number, count))
+            self._added.append(self._trained(assignment, training, progress, number, count))
         return count * self._params.segment_steps
 
     def _trained(
@@ -178,14 +197,41 @@ class NestedExecutor(PruningExecutor):
 
     def _show(self, assignment: Assignment) -> None:
         """Continue with the network that the limits allow, from the first segment that covers its size."""
-        segment = _first_within(self._segments, assignment) or self._segments[-1]
-        if self._shown is None or self._shown[0] is not segment:
-            model = segment.network(assignment.source)
-            state = PruningState.of(model, assignment, self._structure_loss)
-            self._current = replace(state.at_start_of(assignment), start=self._state.start)
-            self._shown = segment, NestedWeights(state)
-        self._shown[1].show(first_units(segment.order, _largest_within(segment, assignment)))
-        self._state.trainer.start_average()
+        segments = self._segments
+        number = next(
+            (at for at, each in enumerate(segments) if _is_within(each, assignment)), len(segments) - 1
+        )
+        segment, network = segments[number], self._network_of(number, assignment)
+        network.weights.show(first_units(segment.order, _largest_within(segment, assignment)))
+        # Nothing that an earlier goal left in the trainer may have an effect.
+        network.state.trainer.restart(assignment.seed)
+        self._current = network.state.at_start_of(assignment)
+
+    def _network_of(self, number: int, assignment: Assignment) -> SegmentNetwork:
+        """Return the network of a segment, with what was compiled for earlier goals."""
+        is_prepared = number < len(self._prepared.segments)
+        networks = self._prepared.networks if is_prepared else self._networks
+        if number not in networks:
+            model = self._segments[number].network(assignment.source)
+            networks[number] = SegmentNetwork.of(PruningState.of(model, assignment, self._structure_loss))
+        return networks[number]
+
+    @property
+    def _segments(self) -> list[NestedSegment]:
+        return [*self._prepared.segments, *self._added]
+
+    @property
+    def _assigned(self) -> Assignment:
+        if self._assignment is None:
+            raise RuntimeError("the executor has no assignment yet; call init first")
+        return self._assignment
+
+    @property
+    def _state(self) -> PruningState:
+        """The current network's state; at first that of a copy of the parent's network."""
+        if self._current is None:
+            self._current = self._state_of(self._assigned).at_start_of(self._assigned)
+        return self._current
 
     def _within(
         self, assignment: Assignment, counts: Weights, quickly: bool, widths: Widths, limits: Budget
@@ -217,7 +263,12 @@ class NestedExecutor(PruningExecutor):
 
 def _first_within(segments: Iterable[NestedSegment], assignment: Assignment) -> NestedSegment | None:
     """Return the first segment with a network within the limits."""
-    return next((segment for segment in segments if _holds(assignment, segment.narrowest)), None)
+    return next((segment for segment in segments if _is_within(segment, assignment)), None)
+
+
+def _is_within(segment: NestedSegment, assignment: Assignment) -> bool:
+    """Check whether a network of a segment is within the limits."""
+    return _holds(assignment, segment.narrowest)
 
 
 def _largest_within(segment: NestedSegment, assignment: Assignment) -> dict[str, int]:

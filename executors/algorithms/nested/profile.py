@@ -22,7 +22,7 @@ def profile(params: NestedParams, _source: object) -> AlgorithmProfile:
         preparation=by_distance(lambda factor: segments_between(factor) * params.segment_steps),
         preparation_step=1.5,
         shared_steps=round(_SHARE * params.segment_steps),
-        edge_overhead=50,
+        edge_overhead=15,
         least_path=32,
     )
 

@@ -19,7 +19,7 @@ from mistify.costs.budget import Budget, Costs, meets
 from mistify.jobs.formatting import excess
 from mistify.wording import counted
 from mistify_server.tasks.messages import OnProgress
-from mistify_server.worker.adaptation.converted_costs import CostReader, tightened
+from mistify_server.worker.adaptation.converted_costs import CostReader, limits_storage, tightened
 from mistify_server.worker.adaptation.latency import (
     LatencyMeter,
     LatencyReading,
@@ -217,6 +217,8 @@ def _adapt_by_file(
             steps, stuck = _adapt(
                 executor, replace(at, budget=with_margin(at.budget)), params, progress, steps
             )
+        if not limits_storage(assignment.budget):
+            break
         network = executor.network()
         stored = dict(read(network))
         foreseen = executor.measure()

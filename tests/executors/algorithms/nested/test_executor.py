@@ -23,7 +23,7 @@ from executors.pruning.elastic import (
 from executors.pruning.state import PruningState
 from executors.structure import analyse, copied, narrow
 from executors.training.evaluation import Evaluation
-from executors.training.trainer import OptimizerState
+from executors.training.trainer import OptimizerState, constant
 from mistify.config.data.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS
@@ -122,6 +122,27 @@ def test_a_goal_below_the_smallest_segment_gets_its_own_segment(prepared, traine
         executor, replace(assigned(trained, training_setup, 0.6, prepared), model=executor.network())
     )
     assert steps == 0
+
+
+def test_what_other_edges_left_compiled_does_not_change_a_network(training_setup) -> None:
+    """Dropout draws while statistics are recalibrated, and tuning draws the order of the examples."""
+    x = layers.Conv2D(8, 3, use_bias=False)(inputs := keras.Input((8, 8, 1), name="image"))
+    x = layers.Dropout(0.3)(layers.Activation("relu")(layers.BatchNormalization()(x)))
+    model = keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(layers.Flatten()(x)))
+    params = NestedParams(segment_steps=8, batch_size=32, learning_rate=0.01)
+    content = NestedExecutor(params).prepare(assigned(model, training_setup, 0.5), PreparationProgress())
+    kept = NestedExecutor(params)
+
+    def tuned(executor, share):
+        cut(executor, assigned(model, training_setup, share, content))
+        executor.trainer.train(constant(3))
+        executor.trainer.evaluation.recalibrate(training_setup.train)
+        return executor.network().get_weights()
+
+    alone = tuned(NestedExecutor(params), 0.7)
+    shared = [tuned(kept.for_edge(), share) for share in (0.9, 0.2, 0.7)]
+    for array, again in zip(alone, shared[-1], strict=True):
+        np.testing.assert_array_equal(again, array)
 
 
 def test_channels_that_a_layer_averages_are_not_masked(digits, training_setup) -> None:

@@ -232,7 +232,7 @@ def test_with_default_settings_many_goals_share_their_training(goals: int, algor
     assert {choice.algorithm for choice in choices} == {algorithm}
     if goals == 128:
         assert "averaged over 128 goals" in choices[0].reason
-        assert "7.1 times the time" in choices[0].reason
+        assert "12.9 times the time" in choices[0].reason
 
 
 #: Patterns of reasons: one algorithm on one edge, and two algorithms on average.
