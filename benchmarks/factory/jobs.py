@@ -9,7 +9,7 @@ from sys import executable
 from typing import Final, NamedTuple
 
 from benchmarks.factory.files import NETWORK, TASKS
-from benchmarks.server.checkouts import HERE, serving
+from benchmarks.harness.checkouts import HERE, serving
 
 #: The `mistify` command.
 MISTIFY: Final = Path(executable).with_name("mistify")

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 from urllib.request import urlopen
 
+from benchmarks.harness.checkouts import serving
 from benchmarks.harness.run import MissingDataError
-from benchmarks.server.checkouts import serving
 from mistify.jobs.job import GoalState, Job, JobState
 from mistify_client.rpc.porting import PortingClient
 

@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness.checkouts import HERE, add_against_option, python_of, serving
 from benchmarks.harness.run import Figures, Target, run
-from benchmarks.server.checkouts import HERE, add_against_option, python_of, serving
 from tests.support.stored import VERSIONS, restore
 
 TARGETS: Final[dict[str, Target]] = {

@@ -28,8 +28,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness.checkouts import HERE, add_against_option, python_of, serving
 from benchmarks.harness.run import Figures, Target, run
-from benchmarks.server.checkouts import HERE, add_against_option, python_of, serving
 from mistify.jobs.job import ProgressUpdate
 from mistify_client.porting.local_files import local_files
 from mistify_client.porting.submission import attach

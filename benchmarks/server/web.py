@@ -40,8 +40,8 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness.checkouts import HERE, add_against_option
 from benchmarks.harness.run import Figures, Target, run, seconds
-from benchmarks.server.checkouts import HERE, add_against_option
 from benchmarks.server.first_visit import compared_visits
 from benchmarks.server.large_jobs import Server, configs
 from mistify.costs.budget import FLOPS, latency_axis

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-#: Libraries that Keras imports if installed, for plots and scikit-learn pipelines.
-_UNUSED: Final = ("matplotlib", "sklearn")
+#: Libraries that Keras imports if installed, for plots, scikit-learn pipelines and data frames.
+_UNUSED: Final = ("matplotlib", "pandas", "sklearn")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 from mistify_server.worker.imports import quick_imports
 with quick_imports():
     import mistify_server.worker.runner
-print(*sorted({"sklearn", "matplotlib", "scipy.stats"} & sys.modules.keys()))
+print(*sorted({"sklearn", "matplotlib", "pandas", "scipy.stats"} & sys.modules.keys()))
 import gc, sklearn
 print(gc.isenabled(), gc.get_freeze_count() > 100_000)
 """

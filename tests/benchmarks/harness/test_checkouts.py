@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness import checkouts
+from benchmarks.harness.checkouts import add_against_option, other_checkout
 from benchmarks.harness.records import commit
-from benchmarks.server import checkouts
-from benchmarks.server.checkouts import add_against_option, other_checkout
 
 
 def git(directory: Path, *arguments: str) -> None:
