@@ -3,16 +3,23 @@
 import gzip
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache, partial
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
-from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.config.package.compression import GZIP, VALUES, ZEROS
 from mistify.costs.budget import Costs
-from mistify.tflite.combining import shape_of
+
+#: Names of operators and types by their numbers.
+_OPERATORS: Final[dict[int, str]] = {
+    number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()
+}
+_TYPES: Final[dict[int, str]] = {
+    number: name for name, number in vars(schema.TensorType).items() if name.isupper()
+}
 
 #: Types in which kernel weights may be stored.
 _WEIGHTS = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT8": np.int8}
@@ -65,13 +72,19 @@ def operators(network: bytes, number: int = 0) -> Iterator[Operator]:
         network: A `.tflite`.
         number: Index of the graph.
     """
-    model = flatbuffer_utils.read_model_from_bytearray(network)
-    graph = model.subgraphs[number]
-    for operator in graph.operators:
+    # Tables are read in place: unpacking all of them would take most of the time of a small package.
+    model = schema.Model.GetRootAs(network, 0)
+    graph = model.Subgraphs(number)
+    codes = [_name_of(model.OperatorCodes(place)) for place in range(model.OperatorCodesLength())]
+    tensor = cache(partial(_tensor, network, model, graph))
+    for place in range(graph.OperatorsLength()):
+        operator = graph.Operators(place)
+        inputs = (operator.Inputs(at) for at in range(operator.InputsLength()))
+        outputs = (operator.Outputs(at) for at in range(operator.OutputsLength()))
         yield Operator(
-            flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) or "CUSTOM",
-            tuple(_tensor(model, graph, index) for index in operator.inputs if index >= 0),
-            tuple(_tensor(model, graph, index) for index in operator.outputs),
+            codes[operator.OpcodeIndex()],
+            tuple(tensor(index) for index in inputs if index >= 0),
+            tuple(map(tensor, outputs)),
         )
 
 
@@ -116,14 +129,13 @@ def ends(network: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
     """Yield the stored weights of a network: constants with at least two axes, each once."""
-    model = flatbuffer_utils.read_model_from_bytearray(network)
-    places = {
-        tensor.buffer: (graph, index)
-        for graph in model.subgraphs
-        for index, tensor in enumerate(graph.tensors)
-    }
+    model = schema.Model.GetRootAs(network, 0)
+    places = {}
+    for graph in map(model.Subgraphs, range(model.SubgraphsLength())):
+        for index in range(graph.TensorsLength()):
+            places[graph.Tensors(index).Buffer()] = graph, index
     for graph, index in places.values():
-        tensor = _tensor(model, graph, index)
+        tensor = _tensor(network, model, graph, index)
         if tensor.content is not None and sum(size > 1 for size in tensor.shape) > 1:
             yield tensor.content
 
@@ -145,15 +157,28 @@ def _values(kernel: npt.NDArray[Any]) -> int:
     return len(np.unique(kernel.view(f"u{kernel.itemsize}")))
 
 
-def _tensor(model: Any, graph: Any, index: int) -> FlatbufferTensor:
-    entry = graph.tensors[index]
-    kind = flatbuffer_utils.type_to_name(entry.type)
-    shape = shape_of(entry)
-    name = (entry.name or b"").decode()
-    scales = None if entry.quantization is None else entry.quantization.scale
-    scale = 0.0 if scales is None else float(np.max(scales, initial=0.0))
-    stored = model.buffers[entry.buffer].data
+def _name_of(code: Any) -> str:
+    """Return the name of an operator; files of earlier versions have its code in another field."""
+    return _OPERATORS.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), "CUSTOM")
+
+
+def _tensor(network: bytes, model: Any, graph: Any, index: int) -> FlatbufferTensor:
+    entry = graph.Tensors(index)
+    kind = _TYPES[entry.Type()]
+    shape = tuple(map(int, entry.ShapeAsNumpy())) if entry.ShapeLength() else ()
+    name = (entry.Name() or b"").decode()
+    quantization = entry.Quantization()
+    scales = quantization.ScaleAsNumpy() if quantization is not None and quantization.ScaleLength() else 0.0
+    stored = _stored(network, model.Buffers(entry.Buffer()))
     content = None
     if stored is not None and kind in _WEIGHTS:
-        content = np.asarray(stored, np.uint8).view(_WEIGHTS[kind]).reshape(shape)
+        content = stored.view(_WEIGHTS[kind]).reshape(shape)
+    scale = float(np.max(scales, initial=0.0))
     return FlatbufferTensor(int(index), kind, shape, content, stored is not None, name, scale)
+
+
+def _stored(network: bytes, buffer: Any) -> npt.NDArray[np.uint8] | None:
+    """Return the bytes of a buffer, which lie outside of the tables in large files; None without any."""
+    if buffer.Offset():
+        return np.frombuffer(network, np.uint8, buffer.Size(), buffer.Offset())
+    return None if buffer.DataIsNone() else np.asarray(buffer.DataAsNumpy(), np.uint8)
