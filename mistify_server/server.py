@@ -21,6 +21,7 @@ from mistify_server.engines.opening import open_engine
 from mistify_server.file_descriptors import raise_descriptor_limit
 from mistify_server.fleet import Fleet, keep_written
 from mistify_server.hardware.service import DeviceService
+from mistify_server.health import StoreHealth
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
 from mistify_server.identity.tenants import ByTenant
@@ -303,6 +304,7 @@ def _open_services(
                 models=models,
                 jobs=jobs,
                 sharing=sharing,
+                health=StoreHealth(store),
                 metrics=metrics,
                 traces=traces,
                 access=access,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
+from mistify_server.health import StoreHealth
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
 from mistify_server.identity.tenants import ByTenant
@@ -33,11 +34,11 @@ class Access:
 
 @dataclass(frozen=True)
 class Services:
-    """The services of a server, its running jobs, their metrics and traces, access to it, and its use.
+    """The services of a server, its running jobs, its health, metrics and traces, access to it, and its use.
 
     What a call reaches belongs to the tenant of its caller (`current_caller`): by tenant, or because the
     service uses that tenant's store. Only `models`, `jobs`, `sharing` (None without other
-    servers), `metrics` and `traces` are the whole server's.
+    servers), `health`, `metrics` and `traces` are the whole server's.
     """
 
     porting: PortingService
@@ -51,6 +52,7 @@ class Services:
     models: ModelRepository
     jobs: RunningJobs
     sharing: SharedJobs | None
+    health: StoreHealth
     metrics: Metrics
     traces: Traces
     access: Access

@@ -1,7 +1,7 @@
 """Callers of the server and the scopes that limit what they may do."""
 
 from collections.abc import Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -100,14 +100,21 @@ LOCAL: Final = Caller("local", frozenset({Scope.ADMIN}), DEFAULT_TENANT)
 #: Whoever has the token in the server's --token-file.
 ADMINISTRATOR: Final = Caller("administrator", frozenset({Scope.ADMIN}), DEFAULT_TENANT)
 
-_CALLER: ContextVar[Caller] = ContextVar("caller", default=LOCAL)
+_CALLER: Final = ContextVar[Caller]("caller")
 
 
 def current_caller() -> Caller:
-    """Return the caller of the call that is being handled."""
-    return _CALLER.get()
+    """Return the caller of the call that is being handled.
+
+    Raises:
+        LookupError: None was set, so whoever asks may do nothing.
+    """
+    try:
+        return _CALLER.get()
+    except LookupError:
+        raise LookupError("the caller is unknown: call set_caller before anything is done for one") from None
 
 
-def set_caller(caller: Caller) -> None:
-    """Set the caller of the call that this task handles; it ends with the task."""
-    _CALLER.set(caller)
+def set_caller(caller: Caller) -> Token[Caller]:
+    """Set the caller of the call that this task handles, until it ends or the token is reset."""
+    return _CALLER.set(caller)

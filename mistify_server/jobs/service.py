@@ -80,11 +80,6 @@ class PortingService:
         self._submitted = ByTenant(lambda tenant: SubmittedJobs(store.of(tenant)))
 
     @property
-    def store_reachable(self) -> bool:
-        """Return whether calls will probably succeed, without asking the store."""
-        return self._store.reachable()
-
-    @property
     def _store(self) -> Store:
         """Return the store of the caller's tenant."""
         return self._of_tenant(current_caller().tenant)

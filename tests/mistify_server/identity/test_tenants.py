@@ -1,13 +1,12 @@
 """What each tenant has for itself."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from inspect import Parameter, signature
 from threading import Event
 
 import pytest
 
-from mistify_server.identity.callers import Caller, CallerId, set_caller
+from mistify_server.identity.callers import Caller, CallerId
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.identity.tokens import AccessToken
 from mistify_server.jobs.step_queue import StepQueue
@@ -15,6 +14,7 @@ from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.rollouts import SqlRolloutStore
 from mistify_server.store.sql.tokens import SqlTokenStore
+from tests.support.callers import called_by
 
 
 def test_each_tenant_has_its_own() -> None:
@@ -34,13 +34,16 @@ def test_each_tenant_has_its_own() -> None:
 
 def test_a_call_reaches_that_of_its_caller() -> None:
     kept = ByTenant(lambda tenant: tenant)
+    with called_by(Caller("ci", frozenset(), "red")):
+        assert kept.own == "red"
 
-    def called() -> str:
-        set_caller(Caller("ci", frozenset(), "red"))
-        return kept.own
 
-    assert copy_context().run(called) == "red"
-    assert kept.own == "default"
+async def test_nothing_is_reached_for_an_unknown_caller() -> None:
+    kept = ByTenant(lambda tenant: tenant)
+    with pytest.raises(LookupError, match="caller is unknown"):
+        _ = kept.own
+    with pytest.raises(LookupError, match="caller is unknown"):
+        await kept.ready()
 
 
 def test_threads_share_what_a_tenant_has() -> None:

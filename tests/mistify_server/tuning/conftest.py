@@ -14,9 +14,17 @@ from benchmarks.tuning import fleet
 from benchmarks.tuning.fleet import Device
 from mistify.peers.membership import PackageReference, Peer, Publication
 from mistify_client.rpc.tuning import describe
+from mistify_server.identity.callers import LOCAL
 from mistify_server.store.directory import Store, open_store
 from mistify_server.tuning.service import TuningService
 from mistify_server.tuning.storage import IndexStorage
+from tests.support.callers import called_by
+
+
+@pytest.fixture(autouse=True)
+def _caller() -> Iterator[None]:
+    with called_by(LOCAL):
+        yield
 
 
 def free_port() -> int:
