@@ -52,19 +52,20 @@ JSON_COLUMNS = {
 }
 
 
-@pytest.fixture(params=VERSIONS, ids="v{}".format)
+@pytest.fixture(scope="module", params=VERSIONS, ids="v{}".format)
 def version(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.fixture
-def directory(version: int, tmp_path: Path) -> Path:
-    """Return the directory of a store as an earlier version wrote it."""
-    restore(version, tmp_path)
-    return tmp_path
+@pytest.fixture(scope="module")
+def directory(version: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a store as an earlier version wrote it; tests only read the migrated store."""
+    directory = tmp_path_factory.mktemp(f"v{version}")
+    restore(version, directory)
+    return directory
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def store(directory: Path) -> Iterator[Store]:
     with open_store(directory) as opened:
         yield opened
