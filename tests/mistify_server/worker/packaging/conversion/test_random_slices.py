@@ -55,7 +55,7 @@ def masked(network: bytes, store: FactoryStore, slice_: SliceCandidate) -> bytes
 def test_slices_for_random_tasks_and_limits_are_the_supernet_with_closed_units_masked(precision):
     converted = files(precision)
     store, varied = store_of(converted), 0
-    for task, limit in random_requests(30):
+    for task, limit in random_requests(12):
         (slice_,) = candidates(store, converted[ASSEMBLER], store.asked(str(task)), [limit])
         network = slice_.cut(converted[SUPERNET], store.places)
         actual = Session(network, 1)({"image": images(16)})["answer"]
@@ -66,4 +66,4 @@ def test_slices_for_random_tasks_and_limits_are_the_supernet_with_closed_units_m
             (assembly,) = supernet().assemblies(SPACE.encode(task), [limit])
             reference = supernet().outputs({"image": images(16)}, assembly)
             assert np.abs(actual - reference).max() <= 1e-5 * np.abs(reference).max(), task
-    assert varied > 20
+    assert varied > 8
