@@ -36,6 +36,7 @@ class ErrorCode(Enum):
     UNTRUSTED = ("FAILED_PRECONDITION", 409, 16)
     NO_ROOM = ("RESOURCE_EXHAUSTED", 413, 13)
     QUOTA_EXCEEDED = ("RESOURCE_EXHAUSTED", 429, 17)
+    INVALID_MESSAGE = ("INVALID_ARGUMENT", 400, 18)
     INTERNAL = ("INTERNAL", 500, 1)
 
     # Enum members with equal tuples would become aliases; a value per member avoids this.

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 from mistify.errors import Problem
-from mistify.parsing.validation import InvalidValue, json_path, unknown_name
+from mistify.parsing.validation import InvalidValue, json_path, paths_around, shown, unknown_name
 
 Object: TypeAlias = dict[str, Any]
 
@@ -33,6 +33,9 @@ _NOT_MERGED: Final = frozenset({_HARDWARE, "algorithm", _TASK})
 
 #: Maximum after expansion of one file; larger numbers are a mistake, and would exhaust memory.
 MOST_GOALS: Final = 100_000
+
+#: Maximum length of an id before it is expanded, and of each name in it: thousands of goals may have it.
+_LONGEST_PATTERN: Final = 256
 
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -54,9 +57,9 @@ class Entry:
 
     def place_of(self, path: str) -> str:
         """Return the JSON path in the file for a path in the goal, such as `.hardware.name`."""
-        for end in range(len(path), 0, -1):
-            if path[:end] in self.moved and path[end : end + 1] in ("", ".", "["):
-                return self.moved[path[:end]] + path[end:]
+        for around in paths_around(path):
+            if around in self.moved:
+                return self.moved[around] + path[len(around) :]
         return self.place + path
 
 
@@ -101,7 +104,9 @@ def _with_defaults(file: Object, problems: list[Problem]) -> list[Entry]:
     """Return the goals of a file with the defaults filled in."""
     known = {_DEFAULTS: (dict, "an object"), _GOALS: (list, "a list of goals")}
     unknown = [key for key in file if key not in known]
-    problems += [Problem(json_path([key]), f'the key "{key}"', *unknown_name(key, known)) for key in unknown]
+    problems += [
+        Problem(json_path([key]), f"the key {shown(key)}", *unknown_name(key, known)) for key in unknown
+    ]
     for key, (kind, expected) in known.items():
         if not isinstance(file.get(key, kind()), kind):
             problems.append(InvalidValue(file[key], expected, "see docs/config.md").problem(key))
@@ -126,7 +131,7 @@ def _merged(defaults: Object, goal: Object, moved: dict[str, str], keys: tuple[s
             continue
         if key not in goal:
             merged[key] = default
-            moved[f".{json_path(path)}"] = json_path((_DEFAULTS, *path))
+            moved[_inside(path)] = json_path((_DEFAULTS, *path))
         elif (
             isinstance(default, dict)
             and isinstance(goal[key], dict)
@@ -154,7 +159,7 @@ def _expanded(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
     lists = list(_lists(entry.value))
     for keys, values in lists:
         if not values:
-            place = entry.place_of(f".{json_path(keys)}")
+            place = entry.place_of(_inside(keys))
             problems.append(
                 InvalidValue([], "at least one value", "add one, or leave the key out").problem(place)
             )
@@ -162,11 +167,17 @@ def _expanded(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
         value, moved = entry.value, dict(entry.moved)
         for (keys, _), (index, single) in zip(lists, chosen, strict=True):
             value = _with_value(value, keys, single)
-            moved[f".{json_path(_keys_of_value(keys))}"] = f"{entry.place_of(f'.{json_path(keys)}')}[{index}]"
+            moved[_inside(_keys_of_value(keys))] = f"{entry.place_of(_inside(keys))}[{index}]"
         numbers = {
             _keys_of_value(keys)[-1]: index for (keys, _), (index, _) in zip(lists, chosen, strict=True)
         }
         yield Entry(_named(value, numbers, entry, problems), entry.place, moved)
+
+
+def _inside(keys: tuple[str, ...]) -> str:
+    """Return the JSON path of a value in a goal, such as `.hardware.name`."""
+    goal = json_path([0])
+    return json_path(keys, goal).removeprefix(goal)
 
 
 def _keys_of_value(keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -192,8 +203,8 @@ def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[P
         problems: Collects the problems of the pattern.
     """
     pattern = goal.get("id") if isinstance(goal, dict) else None
-    if not isinstance(pattern, str):
-        return goal
+    if not isinstance(pattern, str) or len(pattern) > _LONGEST_PATTERN:
+        return goal  # the check of the id reports it
     names = {name: str(number + 1) for name, number in numbers.items()} | _names(goal)
     wanted = _PLACEHOLDER.findall(pattern)
     unknown = [name for name in wanted if name not in names]
@@ -215,7 +226,7 @@ def _names(goal: Object) -> dict[str, str]:
     asked = "-".join(map(str, words)) if isinstance(words, list) else words
     values = {_HARDWARE: named, _TASK: asked, **(limits if isinstance(limits, dict) else {})}
     return {
-        name: _NOT_IN_IDS.sub("-", str(value)).strip("-")
+        name: _NOT_IN_IDS.sub("-", str(value)[:_LONGEST_PATTERN]).strip("-")
         for name, value in values.items()
         if isinstance(value, str | int | float)
     }

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
@@ -27,7 +27,10 @@ from mistify.parsing.quantities import Quantity
 from mistify.parsing.rechecking import FIELDS_ALONE
 from mistify.parsing.validation import InvalidValue, Settings, Text, mistake_of, shown, together
 
-_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+#: Maximum length of an id, in characters.
+LONGEST_ID: Final = 64
+
+_ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_ID}}}")
 
 
 def is_id(text: str) -> bool:

@@ -17,7 +17,7 @@ from mistify.config.data.loss import LOSSES, known_losses
 from mistify.config.data.metric import METRICS, known_metrics
 from mistify.config.data.targets import OVERALL, above_all_shares
 from mistify.config.expansion import Entry, entries_of, in_the_file
-from mistify.config.porting import PortingConfig
+from mistify.config.porting import LONGEST_ID, PortingConfig
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import Costs, source_axis
 from mistify.costs.profiles import NominalProfile
@@ -245,7 +245,9 @@ def _repeated_ids(entries: Sequence[object], places: Sequence[str]) -> Iterable[
     first: dict[str, int] = {}
     for index, entry in enumerate(entries):
         identifier = entry.get("id") if isinstance(entry, dict) else None
-        if isinstance(identifier, str) and first.setdefault(identifier.casefold(), index) != index:
+        if not isinstance(identifier, str) or len(identifier) > LONGEST_ID:
+            continue  # which is reported on its own
+        if first.setdefault(identifier.casefold(), index) != index:
             other = places[first[identifier.casefold()]]
             expected = f"an id different from that of {other}, ignoring case"
             of_one_list = other == places[index]

@@ -68,9 +68,11 @@ class TaskConfig(Settings):
         if len(self.classes) == 1:
             expected = "at least two classes to tell apart"
             yield ("classes",), InvalidValue([*self.classes], expected, "add another one")
+        seen = set[str]()
         for index, each in enumerate(self.classes):
-            if each in self.classes[:index]:
+            if each in seen:
                 yield ("classes", index), InvalidValue(each, "each class once", "leave it out")
+            seen.add(each)
 
     def _parts(self) -> Mapping[str, list[str]]:
         parts = {"properties": [*self.properties], "classes": [*self.classes]}

@@ -27,10 +27,14 @@ def _timed(value: Any, time: str) -> Any:
         case {"goals": list(goals)}:
             defaults = _timed_goal(value.get("defaults", {}), time)
             # An algorithm of a goal replaces the default one.
-            own = [_timed_goal(goal, time) if "algorithm" in goal else goal for goal in goals]
+            own = [_timed_goal(goal, time) if _has_algorithm(goal) else goal for goal in goals]
             return {**value, "defaults": defaults, "goals": own}
         case _:
             return _timed_goal(value, time)
+
+
+def _has_algorithm(goal: Any) -> bool:
+    return isinstance(goal, dict) and "algorithm" in goal
 
 
 def _timed_goal(goal: Any, time: str) -> Any:

@@ -51,7 +51,7 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
     if len(text) > MAX_CHARACTERS:
         limit = f"at most {MAX_CHARACTERS:,}"
         raise JsonError(
-            Problem("the text", f"{len(text):,} characters", limit, "split it into several batches")
+            Problem(_place(()), f"{len(text):,} characters", limit, "split it into several batches")
         )
     # id -> (object, its duplicate keys). Keeping the object prevents reuse of its id.
     duplicates: _Duplicates = {}
@@ -70,7 +70,7 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
     except json.JSONDecodeError as error:
         raise JsonError(_syntax_problem(text, error.pos, error.msg)) from error
     except RecursionError as error:
-        raise JsonError(_too_deep("the text")) from error
+        raise JsonError(_too_deep(_place(()))) from error
     return value, list(_problems(value, (), duplicates))
 
 
@@ -113,11 +113,15 @@ def _unpaired_surrogate(place: str, text: str) -> Problem:
     return Problem(place, shown(text), expected, "complete the pair, or remove the half")
 
 
+def _place(keys: tuple[str | int, ...]) -> str:
+    return json_path(keys) or "the text"
+
+
 def _problems(value: object, keys: tuple[str | int, ...], duplicates: _Duplicates) -> Iterator[Problem]:
     if isinstance(value, float) and not math.isfinite(value):
-        yield Problem(json_path(keys), str(value), "a finite number", "use a number below 1e308")
+        yield Problem(_place(keys), str(value), "a finite number", "use a number below 1e308")
     if isinstance(value, str) and _SURROGATE.search(value):
-        yield _unpaired_surrogate(json_path(keys), value)
+        yield _unpaired_surrogate(_place(keys), value)
     if not isinstance(value, dict | list):
         return
     if len(keys) >= MAX_DEPTH:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mistify.parsing.jsonc import MAX_CHARACTERS
-from mistify.parsing.validation import json_path
+from mistify.parsing.validation import json_path, paths_around
 
 #: Tokens of JSON with comments; comments and spaces are skipped. An invalid token extends to the end of its
 #: line, so that lines are also found in invalid texts.
@@ -14,9 +14,6 @@ _TOKEN: Final = re.compile(
     r'(?P<string>"(?:\\.|[^"\\\n])*+"?)|(?P<comment>//[^\n]*|/\*(?s:.*?\*/|.*))|(?P<mark>[{}\[\],:])'
     r"|(?P<word>[^\s{}\[\],:\"/]+)"
 )
-
-#: The last part of a path: an index, a quoted key, or a plain key.
-_LAST: Final = re.compile(r'(\[(\d+|"(\\.|[^"\\])*+")\]|\.?[^.\[\]"]+)\Z')
 
 
 def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
@@ -38,13 +35,11 @@ def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
 
 
 def _nearest(place: str, lines: dict[str, int]) -> int | None:
-    while place:
-        if place in lines:
-            return lines[place]
-        if place.startswith("[0].") and place.removeprefix("[0].") in lines:
-            return lines[place.removeprefix("[0].")]
-        last = _LAST.search(place)
-        place = place[: last.start()] if last else ""
+    for path in paths_around(place):
+        if path in lines:
+            return lines[path]
+        if path.startswith("[0].") and path.removeprefix("[0].") in lines:
+            return lines[path.removeprefix("[0].")]
     return None
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
 
@@ -36,6 +36,8 @@ _EXPECTATIONS: Final[Mapping[str, str]] = {
 }
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: A key or an index in a JSON path.
+_PART: Final = re.compile(r'\.?[A-Za-z_][A-Za-z0-9_]*|\[(?:\d+|"(?:[^"\\]|\\.)*+")\]')
 _SHOWN = 80
 #: The most names in a message.
 _LISTED: Final = 40
@@ -63,6 +65,8 @@ class Settings(BaseModel):
 
 def shown(value: object) -> str:
     """Return a value as JSON, shortened to one line."""
+    if isinstance(value, str):
+        value = value[: _SHOWN + 1]  # thousands of goals may share a long text
     text = json.dumps(value, default=repr)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
@@ -76,6 +80,15 @@ def json_path(keys: Iterable[str | int], start: str = "") -> str:
         else:
             path += f"[{json.dumps(key)}]"
     return path
+
+
+def paths_around(path: str) -> Iterator[str]:
+    """Yield a JSON path, and those of the values around it: `[3].goal.size`, `[3].goal`, `[3]`."""
+    ends, part = list[int](), _PART.match(path)
+    while part is not None:
+        ends.append(part.end())
+        part = _PART.match(path, part.end())
+    yield from (path[:end] for end in reversed(ends))
 
 
 def some_of(names: Collection[str]) -> str:

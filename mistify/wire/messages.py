@@ -9,14 +9,16 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.parsing.validation import shown
 
 E = TypeVar("E", bound=Enum)
 M = TypeVar("M", bound=Message)
@@ -62,7 +64,7 @@ class Converter:
         """Convert a message to a value.
 
         Raises:
-            MistifyError: INTERNAL, it contains something unknown to this version.
+            MistifyError: INVALID_MESSAGE, it contains something unknown to this version.
         """
         value: T = self._codec(kind).decode(message)
         return value
@@ -86,7 +88,7 @@ class Converter:
 
     def _of_class(self, kind: type) -> Codec:
         if issubclass(kind, Enum):
-            return enum_codec(kind, {member: member.value for member in kind})
+            return Codec(lambda member: member.value, partial(_member, kind))
         if is_dataclass(kind) or issubclass(kind, BaseModel):
             return self._record(kind)
         raise TypeError(f"{kind} cannot be converted to a message")
@@ -130,8 +132,16 @@ class Converter:
         return Codec(encode, decode)
 
 
+def _member(kind: type[E], value: Any) -> E:
+    """Return the member with a value; an enumeration may know more values than it lists."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise unknown(kind, value) from error
+
+
 def enum_codec(kind: type[E], numbers: Mapping[E, Any]) -> Codec:
-    """Return the codec of an enumeration.
+    """Return the codec of an enumeration with numbers in messages.
 
     Args:
         numbers: Member -> its number in messages.
@@ -146,12 +156,24 @@ def enum_codec(kind: type[E], numbers: Mapping[E, Any]) -> Codec:
     return Codec(numbers.__getitem__, decode)
 
 
+def decoded(decode: Callable[[bytes], M], content: bytes) -> M:
+    """Return the message in the bytes that another side sent.
+
+    Raises:
+        MistifyError: INVALID_MESSAGE, they are no message of this kind.
+    """
+    try:
+        return decode(content)
+    except DecodeError as error:
+        raise MistifyError(ErrorCode.INVALID_MESSAGE, f"the other side sent no message: {error}") from error
+
+
 def unknown(kind: type, value: object) -> MistifyError:
     """Return the error for a value that only another version of Mistify knows."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
     return MistifyError(
-        ErrorCode.INTERNAL,
-        f"the other side sent the {name} {value}, which this version does not know; "
+        ErrorCode.INVALID_MESSAGE,
+        f"the other side sent the {name} {shown(value)}, which this version does not know; "
         "use the same version of mistify on both sides",
     )
 

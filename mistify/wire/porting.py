@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from mistify.config.data.metric import Metric
 from mistify.config.package.tuning import Part
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -26,7 +25,7 @@ def job_from_proto(message: pb.Job) -> Job:
     """Return the job in a message, with its goals.
 
     Raises:
-        MistifyError: INTERNAL, it contains something unknown to this version. The same holds below.
+        MistifyError: INVALID_MESSAGE, it contains something unknown to this version. The same holds below.
     """
     return _CONVERTER.from_message(message, Job)
 
@@ -181,13 +180,6 @@ def _decoded_format(message: pb.AxisFormat) -> AxisFormat:
     return AxisFormat(message.quantity, message.label, kind)
 
 
-def _decoded_metric(name: str) -> Metric:
-    try:
-        return Metric(name)
-    except ValueError as error:
-        raise unknown(Metric, name) from error
-
-
 _JOB_STATE = enum_codec(JobState, {state: pb.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState})
 _GOAL_STATE = enum_codec(
     GoalState, {state: pb.GoalState.Value(f"GOAL_STATE_{state.name}") for state in GoalState}
@@ -201,7 +193,6 @@ _CONVERTER = Converter(
         JobState: _JOB_STATE,
         GoalState: _GOAL_STATE,
         JobPriority: _PRIORITY,
-        Metric: Codec(str, _decoded_metric),
         AxisFormat: Codec(_encoded_format, _decoded_format),
         Part: Codec(str, lambda part: int(part) if part.isdecimal() else part),
     }

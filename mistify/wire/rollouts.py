@@ -26,6 +26,6 @@ def progress_from_proto(message: pb.RolloutProgress) -> RolloutProgress:
     """Return the roll-out with its devices in a message.
 
     Raises:
-        MistifyError: INTERNAL, its state is unknown to this version.
+        MistifyError: INVALID_MESSAGE, its state is unknown to this version.
     """
     return _CONVERTER.from_message(message, RolloutProgress)

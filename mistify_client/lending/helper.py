@@ -1,7 +1,5 @@
 """The helper: a gRPC server that runs blocks for other devices, which `mistify lend` starts."""
 
-# ruff: noqa: N802 (gRPC names the methods of a servicer)
-
 import hmac
 import logging
 from collections.abc import Iterator
@@ -13,16 +11,18 @@ import grpc
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import lending_pb2 as pb
-from mistify.v1.lending_pb2_grpc import LendingServicer, add_LendingServicer_to_server
 from mistify.wire.errors import MOST_TEXT, error_metadata
 from mistify.wire.limits import MAX_METADATA_BYTES
 from mistify.wire.listening import Certificate, listen
+from mistify.wire.messages import decoded
 from mistify_client.lending.packages import LentPackages
 from mistify_client.lending.quotas import Places, Quotas
 from mistify_client.lending.sessions import PROBE_BYTES, Session
 from mistify_client.lending.tensors import MESSAGE_BYTES
 
 _HEADER: Final = "authorization"
+
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lending"].full_name
 
 #: Threads that refuse devices while all places are taken.
 _REFUSING_THREADS: Final = 2
@@ -33,7 +33,7 @@ _GRACE: Final = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Helper(LendingServicer):
+class Helper:
     """Runs blocks of its packages for devices that have its token.
 
     Args:
@@ -46,14 +46,14 @@ class Helper(LendingServicer):
         self._expected = None if token is None else f"Bearer {token}".encode()
         self._places = Places(quotas.clients)
 
-    def Run(self, request_iterator: Iterator[pb.RunRequest], context: Any) -> Iterator[pb.RunResponse]:
-        """Answer the requests of a device; no request is read before its token has been checked."""
+    def run(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.RunResponse]:
+        """Answer the encoded requests of a device; none is read before its token has been checked."""
         with _aborting(context):
             self._authenticate(context)
             with self._places.taken(), closing(Session(self._packages, self._quotas)) as session:
                 context.add_callback(session.kill)
                 logger.info("%s begins a session", context.peer())
-                yield from session.responses(request_iterator)
+                yield from session.responses(decoded(pb.RunRequest.FromString, each) for each in requests)
 
     def _authenticate(self, context: Any) -> None:
         header = dict(context.invocation_metadata()).get(_HEADER, "")
@@ -120,7 +120,11 @@ def serving(
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
         ),
     )
-    add_LendingServicer_to_server(Helper(packages, quotas, token), server)  # type: ignore[no-untyped-call]
+    # The helper decodes requests itself, because gRPC ends calls with malformed ones by INTERNAL.
+    run = grpc.stream_stream_rpc_method_handler(
+        Helper(packages, quotas, token).run, response_serializer=pb.RunResponse.SerializeToString
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Run": run}),))
     shown = listen(server, address, certificate=certificate, token=token)
     server.start()
     try:

@@ -25,6 +25,7 @@ from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.files import FilesServicer
 from mistify_server.api.porting import PortingServicer
+from mistify_server.api.requests import RequestInterceptor
 from mistify_server.api.rollouts import RolloutsServicer
 from mistify_server.api.timing import TimingInterceptor
 from mistify_server.api.tracing import TracingInterceptor
@@ -68,7 +69,7 @@ def grpc_server(services: Services, health_service: Any, report_page: Callable[[
         report_page: Makes the report of a job.
     """
     access = AccessInterceptor(services.access.authenticator, services.access.audit)
-    interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), access]
+    interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), RequestInterceptor(), access]
     if services.traces.enabled:
         interceptors.append(TracingInterceptor(services.traces))
     options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))

@@ -1,5 +1,6 @@
 """The `branches` of a config: the budgets of a package's networks, switched on the device (paper 6)."""
 
+import re
 from fractions import Fraction
 from math import log
 from typing import Annotated, Final
@@ -12,6 +13,9 @@ from mistify.parsing.validation import InvalidValue, Settings
 _LEAST: Final = Fraction(1, 20)
 _MOST: Final = Fraction(20)
 
+#: Exponents of more digits would be numbers of more digits than memory has room for.
+_LITERAL: Final = re.compile(r"[+-]?(\d+/\d+|\d*\.?\d*([eE][+-]?\d\d?)?)", re.ASCII)
+
 _EXPECTED: Final = 'a multiple of the goal\'s budget between "1/20x" and "20x", such as "1/3x"'
 
 
@@ -19,7 +23,8 @@ def _multiple(value: object) -> float:
     """Parse a multiple of a budget: "1/3x", "0.5x", 2."""
     text = value.removesuffix("x").strip() if isinstance(value, str) else str(value)
     try:
-        if isinstance(value, bool) or not isinstance(value, int | float | str) or len(text) > 32:
+        is_number = isinstance(value, int | float | str) and not isinstance(value, bool)
+        if not is_number or len(text) > 32 or not _LITERAL.fullmatch(text):
             raise ValueError(text)
         multiple = Fraction(text)
     except (ValueError, ZeroDivisionError) as error:

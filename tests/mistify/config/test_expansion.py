@@ -146,6 +146,25 @@ def test_goals_expanded_from_one_list_need_different_ids() -> None:
     assert "such as" in problems([goal])["[0].id"].fix
 
 
+def test_an_id_that_is_far_too_long_is_reported_as_it_was_written() -> None:
+    pattern = "{FLOP}" * 100
+    (problem,) = problems([{**COMMON, "id": pattern, "adaptation_goal": {"FLOP": ["1G", "2G"]}}]).values()
+    assert (problem.place, problem.value[:13]) == ("[0].id", '"{FLOP}{FLOP}')
+    names = ["a" * 300, "b" * 300]
+    by_place = problems(
+        [{**COMMON, "id": "{hardware}", "hardware": names, "adaptation_goal": {"FLOP": "1G"}}]
+    )
+    assert by_place.keys() == {"[0].id", "[0].hardware[0]", "[0].hardware[1]"}
+
+
+def test_a_mistake_in_defaults_is_reported_there_whatever_its_key() -> None:
+    file = {
+        "defaults": {**COMMON, "my [own] key.": 1},
+        "goals": [{"id": "a", "adaptation_goal": {"FLOP": 5}}],
+    }
+    assert problems(file).keys() == {'defaults["my [own] key."]'}
+
+
 def test_lists_that_make_too_many_goals_are_not_expanded() -> None:
     many = list(range(1, 1001))
     goal = {**COMMON, "id": "a", "adaptation_goal": {"FLOP": many, "size": many, "memory": many}}

@@ -56,3 +56,4 @@ def test_a_broken_config_is_left_to_the_checks(text) -> None:
 @pytest.mark.parametrize("goal", [5, {"algorithm": 5}, {"algorithm": {"config": 5}}])
 def test_a_wrong_goal_is_left_to_the_checks(goal) -> None:
     assert json.loads(with_time(json.dumps([goal]), "10min")) == [goal]
+    assert json.loads(with_time(json.dumps({"goals": [goal]}), "10min"))["goals"] == [goal]

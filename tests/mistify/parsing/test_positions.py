@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mistify.parsing.jsonc import MAX_CHARACTERS
 from mistify.parsing.positions import lines_of
-from mistify.parsing.validation import json_path
+from mistify.parsing.validation import json_path, paths_around
 
 TEXT = """// goals
 [
@@ -50,6 +50,21 @@ def test_a_single_object_counts_as_the_first_config() -> None:
 def test_places_in_the_short_form_have_lines() -> None:
     text = '{"defaults": {\n"model": 1},\n"goals": [\n{"id": "x"}]}'
     assert lines_of(text, ["defaults.model", "goals[0].id"]) == {"defaults.model": 2, "goals[0].id": 4}
+
+
+@pytest.mark.parametrize("key", ["a b", 'quo"ted', "back\\slash", "dot.[0]", "", "é"])
+def test_places_below_any_key_have_lines(key: str) -> None:
+    text = json.dumps({"goals": [{key: {"x": [1]}}]}, indent=1)
+    place = json_path(["goals", 0, key, "x", 0])
+    assert lines_of(text, [place]) == {place: 6}
+    assert lines_of(text, [f"{place}.y"]) == {f"{place}.y": 6}
+    assert list(paths_around(place)) == [
+        place,
+        json_path(["goals", 0, key, "x"]),
+        json_path(["goals", 0, key]),
+        "goals[0]",
+        "goals",
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "[", '[{"id": "a\n, 3', '{"a" [}] ,:', "/* no end", "[[[1]]"])

@@ -94,8 +94,8 @@ GOAL = Goal("a", 0, PackageSpec({}, branches=BranchesConfig(), compression=Compr
     ("field", "value", "named"),
     [
         ("state", 99, "goal state 99"),
-        ("metric", "no word", "metric no word"),
-        ("spec.quantization.precision", "int2", "quantization int2"),
+        ("metric", "no word", 'metric "no word"'),
+        ("spec.quantization.precision", "int2", 'quantization "int2"'),
         ("spec.quantization.inputs", "int2", "quantization config"),
         ("spec.branches.count", 99, "branches config"),
         ("spec.compression.clusters", 999, "compression config"),
@@ -112,7 +112,7 @@ def test_a_value_from_a_newer_version_is_an_error_that_names_it(
     setattr(reduce(getattr, parents, message.goals[0]), name, value)
     with pytest.raises(MistifyError, match=f"{named}.*same version") as caught:
         porting.job_from_proto(message)
-    assert caught.value.code is ErrorCode.INTERNAL
+    assert caught.value.code is ErrorCode.INVALID_MESSAGE
 
 
 @pytest.mark.parametrize("written", [[], ["kJ"]])

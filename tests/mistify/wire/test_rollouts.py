@@ -59,9 +59,9 @@ def test_progress_survives_the_wire(figures):
 def test_a_state_of_another_version_is_refused():
     message = rollouts.progress_to_proto(RolloutProgress(ROLLOUT, (), RolloutFigures()))
     message.rollout.state = "waiting"
-    with pytest.raises(MistifyError, match="the rollout state waiting") as caught:
+    with pytest.raises(MistifyError, match='the rollout state "waiting"') as caught:
         rollouts.progress_from_proto(message)
-    assert caught.value.code is ErrorCode.INTERNAL
+    assert caught.value.code is ErrorCode.INVALID_MESSAGE
 
 
 @pytest.mark.parametrize(

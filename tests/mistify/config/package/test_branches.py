@@ -32,6 +32,7 @@ def test_default_shares_are_evenly_spaced_on_a_logarithmic_scale(inputs, shares)
     ("inputs", "reported"),
     [
         ({"from": "1/0x"}, "write a fraction or a number followed by x"),
+        ({"to": "1e99999999x"}, "write a fraction or a number followed by x"),
         ({"from": "a third"}, "write a fraction or a number followed by x"),
         ({"to": True}, "write a fraction or a number followed by x"),
         ({"to": "9" * 400}, "write a fraction or a number followed by x"),
