@@ -10,12 +10,18 @@ from typing import Literal, TypeAlias
 from structlog.contextvars import bound_contextvars
 
 from mistify.costs.budget import conditions_of
-from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, PackageFile, ProgressUpdate
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.course import Part
 from mistify_server.jobs.log import JobLog
-from mistify_server.jobs.outcomes import collapsed, failed_goal, failure_reason, packaged_goal, replaces
+from mistify_server.jobs.outcomes import (
+    collapsed,
+    failed_goal,
+    failure_reason,
+    outage_in,
+    packaged_goal,
+    replaces,
+)
 from mistify_server.jobs.plan_tree import PlanTree
 from mistify_server.jobs.step_queue import Step, StepQueue
 from mistify_server.jobs.store_writer import until_available
@@ -47,7 +53,6 @@ from mistify_server.tasks.results import (
     Result,
     SourceResult,
     TaskDone,
-    TaskFailure,
 )
 from mistify_server.tasks.tasks import AdaptTask, Task
 from mistify_server.tracing.traces import Attributes, Traces
@@ -372,16 +377,16 @@ class CollectiveAdaptation:
         """Return the result of a task.
 
         Raises:
-            MistifyError: UNAVAILABLE, no task can run or results cannot be stored, for example on a full
-                disk.
+            MistifyError: UNAVAILABLE or STORE_REFUSED, no task can run or results cannot be stored, for
+                example on a full disk.
         """
         async with self._log.progress_of(goal_ids, part) as on_progress:
             result = await self._log.account(self._engine.run(task, on_progress))
-            unavailable = isinstance(result, TaskFailure) and result.code == ErrorCode.UNAVAILABLE.name
-            if unavailable:
-                on_progress(ProgressUpdate(f"waiting: {failure_reason(result).splitlines()[0]}", 0, 0))
-        if unavailable:
-            raise MistifyError(ErrorCode.UNAVAILABLE, failure_reason(result))
+            outage = outage_in(result)
+            if outage is not None:
+                on_progress(ProgressUpdate(f"waiting: {outage.message.splitlines()[0]}", 0, 0))
+        if outage is not None:
+            raise outage
         return result
 
     def _note_outage(self, error: BaseException) -> None:

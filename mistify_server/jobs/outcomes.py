@@ -7,9 +7,11 @@ from typing import Final
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import missed, reached, serves_better
 from mistify.costs.budget import Costs, exceeded, meets
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.formatting import excess
 from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify.jobs.plan import Estimate
+from mistify_server.jobs.store_writer import OUTAGES
 from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, Result, TaskFailure
 
@@ -109,6 +111,13 @@ def replaces(again: AdaptResult, result: AdaptResult, node: NodePlan, metric: Me
 def failed_goal(goal: Goal, reason: str) -> Goal:
     """Return a goal that has failed."""
     return replace(goal, state=GoalState.FAILED, reason=reason)
+
+
+def outage_in(result: Result) -> MistifyError | None:
+    """Return why a task has to be repeated later; None if it has a result, or has failed for good."""
+    if not isinstance(result, TaskFailure) or ErrorCode[result.code] not in OUTAGES:
+        return None
+    return MistifyError(ErrorCode[result.code], failure_reason(result))
 
 
 def failure_reason(result: Result) -> str:

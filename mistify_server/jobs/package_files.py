@@ -89,7 +89,7 @@ class PackageFiles:
         try:
             return self._artifacts.intact(artifact_of(file))
         except MistifyError as error:
-            if error.code is ErrorCode.UNAVAILABLE:
+            if error.code is not ErrorCode.CORRUPT_PACKAGE:
                 raise
             raise MistifyError(
                 error.code,

@@ -20,9 +20,13 @@ _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
 
+#: Codes of errors that pass by themselves, or once the operator follows their advice.
+OUTAGES: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.STORE_REFUSED})
+
+
 def is_outage(error: BaseException) -> bool:
-    """Check whether an error is temporary: it passes by itself or once the operator follows its advice."""
-    return isinstance(error, MistifyError) and error.code is ErrorCode.UNAVAILABLE
+    """Check whether an error is temporary, so that jobs wait for its end."""
+    return isinstance(error, MistifyError) and error.code in OUTAGES
 
 
 def until_available(on_outage: Callable[[BaseException], object]) -> AsyncRetrying:

@@ -133,7 +133,7 @@ def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[st
             try:
                 yield target.restore(name, source.content(name)).stat().st_size
             except MistifyError as error:  # damaged, or removed meanwhile
-                if error.code is ErrorCode.UNAVAILABLE:  # of the bucket, or of the target's disk
+                if error.code not in (ErrorCode.CORRUPT_PACKAGE, ErrorCode.NOT_FOUND):
                     raise
 
 

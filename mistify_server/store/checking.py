@@ -86,10 +86,10 @@ def _checked(names: Iterable[str], content: Callable[[str], Iterator[bytes]]) ->
         except FileNotFoundError:
             continue
         except MistifyError as error:
-            if error.code is ErrorCode.UNAVAILABLE:
-                raise
             if error.code is ErrorCode.NOT_FOUND:
                 continue
+            if error.code is not ErrorCode.CORRUPT_PACKAGE:
+                raise
             readable = False
         except OSError:
             readable = False

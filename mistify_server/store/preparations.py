@@ -47,7 +47,7 @@ class Preparations:
         """Return the artifact of a finished preparation, marked as in use; None if there is no intact one.
 
         Raises:
-            MistifyError: UNAVAILABLE, it cannot be read or marked.
+            MistifyError: UNAVAILABLE or STORE_REFUSED, it cannot be read or marked.
         """
         made = self._made(key)
         if not made:
@@ -57,7 +57,7 @@ class Preparations:
         except FileNotFoundError:
             return None
         except MistifyError as error:
-            if error.code is ErrorCode.UNAVAILABLE:
+            if error.code is not ErrorCode.CORRUPT_PACKAGE:
                 raise
             return None
         return self._artifacts.put(content, _SUFFIX)

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -111,6 +112,19 @@ class BucketServer:
             yield
         finally:
             self.relay = Relay(self.address, port)
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Refuse every request, because nobody has the access keys of its clients, within the block."""
+        self._check_keys_after("0")
+        try:
+            yield
+        finally:
+            self._check_keys_after("inf")
+
+    def _check_keys_after(self, requests: str) -> None:
+        url = f"http://{self.address}/moto-api/reset-auth"
+        urlopen(Request(url, requests.encode(), {"Content-Type": "text/plain"})).close()
 
 
 @contextmanager

@@ -13,9 +13,10 @@ from mistify_client.rpc.retry import Backoff
 
 Client = TypeVar("Client", bound=ServiceClient)
 
-#: Failures that may be temporary, or end when the token is corrected.
+#: Failures that may be temporary, or end when the token, or the server's access to its store, is corrected.
 _PASSING: Final = (
     ErrorCode.UNAVAILABLE,
+    ErrorCode.STORE_REFUSED,
     ErrorCode.ADDRESS_IN_USE,
     ErrorCode.UNAUTHENTICATED,
     ErrorCode.PERMISSION_DENIED,

@@ -89,7 +89,7 @@ class ModelRepository:
         try:
             return self.artifacts.intact(model.artifact)
         except MistifyError as error:
-            if error.code is ErrorCode.UNAVAILABLE:
+            if error.code is not ErrorCode.CORRUPT_PACKAGE:
                 raise
             raise MistifyError(
                 error.code,

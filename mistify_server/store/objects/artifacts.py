@@ -55,6 +55,7 @@ class BucketArtifacts(Artifacts):
         self._patience = patience
         self._copies = LocalCopies(directory, most_bytes)
         self._uploads = SharedUploads(directory.with_name(UPLOADS), bucket)
+        self._unstored: str | None = None
 
     @override
     def put(self, content: Path | bytes, suffix: str | None = None) -> str:
@@ -63,7 +64,12 @@ class BucketArtifacts(Artifacts):
         return name
 
     def upload(self, name: str) -> None:
-        """Store the copy of an artifact in the bucket."""
+        """Store the copy of an artifact in the bucket.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the bucket was unavailable for longer than this waits; STORE_REFUSED,
+                at once, because waiting would not help.
+        """
         self._copies.add(self.place(name).stat().st_size)
         attempts = Retrying(
             retry=retry_if_exception(_is_outage),
@@ -71,7 +77,9 @@ class BucketArtifacts(Artifacts):
             wait=wait_random_exponential(multiplier=_FIRST, max=_LONGEST),
             reraise=True,
         )
+        self._unstored = name
         attempts(self._upload, name)
+        self._unstored = None
 
     def _upload(self, name: str) -> None:
         path = self.place(name)
@@ -127,6 +135,7 @@ class BucketArtifacts(Artifacts):
     @override
     @contextmanager
     def at_hand(self, paths: Iterable[str]) -> Iterator[None]:
+        self._check_uploads()
         with ExitStack() as held:
             for path in map(Path, paths):
                 if path.is_relative_to(self.directory) and is_artifact(path.name):
@@ -160,6 +169,12 @@ class BucketArtifacts(Artifacts):
     def remove_all(self, names: Iterable[str], before: float = inf) -> int:
         with ThreadPoolExecutor(CONNECTIONS, "removal") as threads:
             return sum(threads.map(lambda name: self.remove(name, before), names))
+
+    def _check_uploads(self) -> None:
+        """Store what could not be stored: no task works in vain while the bucket refuses its results."""
+        name, self._unstored = self._unstored, None
+        if name is not None and self.place(name).exists():
+            self.upload(name)
 
     def _locked_copy(self, name: str) -> IO[bytes]:
         """Return a copy that stays until it is closed."""

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.objects.address import BucketAddress
-from mistify_server.store.objects.failures import advice_on, code_of
+from mistify_server.store.objects.failures import code_of, failure_of
 
 #: Number of requests at the same time.
 CONNECTIONS: Final = 16
@@ -37,11 +37,13 @@ class Bucket:
     """The objects in a directory of a bucket, by their keys in it. Threads can share it.
 
     Endpoint, region and credentials are those of AWS's environment variables and files. Nothing is requested
-    before the first call. Methods raise `MistifyError`: UNAVAILABLE, S3 cannot be reached, is slow, or
-    refuses the call; INVALID_CONFIG, its client is not installed, or AWS_ENDPOINT_URL is invalid.
+    before the first call. Methods raise `MistifyError`: UNAVAILABLE, S3 cannot be reached, is slow or fails;
+    STORE_REFUSED, it refuses the credentials or what they are used for, or there is no such bucket;
+    INVALID_CONFIG, its client is not installed, or AWS_ENDPOINT_URL is invalid.
 
     Args:
-        name: Description in errors. Callers of a server see these, so only its log has the address.
+        name: Description in errors. Callers of a server see these, so only its log has the address and the
+            id of the access key.
     """
 
     def __init__(self, address: BucketAddress, name: str = "the bucket with the server's artifacts") -> None:
@@ -123,13 +125,39 @@ class Bucket:
         try:
             yield self._client
         except (Boto3Error, BotoCoreError, ClientError) as error:
-            _log.warning("%s cannot be used: %s", self._address, error)
-            raise MistifyError(ErrorCode.UNAVAILABLE, f"{self._name} {advice_on(error)}") from error
+            failure = failure_of(error)
+            with_key = f" with the access key {self._access_key}" if failure.refused else ""
+            _log.warning("%s cannot be used%s: %s", self._address, with_key, error)
+            if failure.refused:
+                self._forget_credentials()
+            code = ErrorCode.STORE_REFUSED if failure.refused else ErrorCode.UNAVAILABLE
+            raise MistifyError(code, f"{self._name} {failure.advice}") from error
+
+    @property
+    def _access_key(self) -> str:
+        """Return the id of the access key; it is not secret."""
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 (optional)
+
+        try:
+            credentials = self._session.get_credentials()
+        except BotoCoreError:  # there is no such profile
+            credentials = None
+        return "-" if credentials is None else str(credentials.access_key)
+
+    def _forget_credentials(self) -> None:
+        """Have the next request read the credentials again, which may be corrected meanwhile."""
+        for name in ("_client", "_session"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def _session(self) -> Any:
+        from boto3.session import Session  # noqa: PLC0415 (optional)
+
+        return Session()
 
     @cached_property
     def _client(self) -> Any:
-        from boto3.session import Session  # noqa: PLC0415 (optional)
-        from botocore.config import Config  # noqa: PLC0415
+        from botocore.config import Config  # noqa: PLC0415 (optional)
 
         settings = Config(
             connect_timeout=_CONNECT_SECONDS,
@@ -138,7 +166,7 @@ class Bucket:
             retries={"mode": "standard"},
         )
         try:
-            return Session().client("s3", config=settings)
+            return self._session.client("s3", config=settings)
         except ValueError as error:
             raise MistifyError(
                 ErrorCode.INVALID_CONFIG, f"S3 cannot be used: {error}; correct AWS_ENDPOINT_URL"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from tests.support.buckets import BucketServer
 Config = Callable[..., dict[str, object]]
 
 
+@pytest.mark.parametrize("outage", [BucketServer.away, BucketServer.refusing])
 async def test_jobs_wait_for_the_bucket_and_continue(
+    outage: Callable[[BucketServer], AbstractContextManager[None]],
     site: Any,
     bucket_server: BucketServer,
     make_config: Config,
     serving_at: Any,
-    wait_until: Any,
     *,
+    wait_until: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     (site.control / "hold-adapt").touch()
@@ -27,7 +30,7 @@ async def test_jobs_wait_for_the_bucket_and_continue(
     async with serving_at(settings) as caller:
         job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.4x")])
         await wait_until(lambda: bool(site.tasks("adapt")))
-        with bucket_server.away():
+        with outage(bucket_server):
             (site.control / "hold-adapt").unlink()
             await wait_until(lambda: "a step is waiting and will be retried: " in caplog.text)
             assert (await caller.job(job.id)).state is JobState.RUNNING

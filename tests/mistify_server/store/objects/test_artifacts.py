@@ -20,12 +20,17 @@ WEIGHTS = hashlib.sha256(b"weights").hexdigest() + ".keras"
 KEY = f"{WEIGHTS[:2]}/{WEIGHTS}"
 
 
-def refused(call: Callable[[], object]) -> str:
+def failure(call: Callable[[], object], code: ErrorCode = ErrorCode.UNAVAILABLE) -> str:
     """Return the message of a call that fails because of the bucket."""
     with pytest.raises(MistifyError) as raised:
         call()
-    assert raised.value.code is ErrorCode.UNAVAILABLE
+    assert raised.value.code is code
     return raised.value.message
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """Return the message of a call that the bucket refuses."""
+    return failure(call, ErrorCode.STORE_REFUSED)
 
 
 def test_machines_see_the_artifacts_of_others(
@@ -100,7 +105,7 @@ def test_a_bucket_that_is_away_is_reported_and_used_again_when_it_is_back(
             lambda: artifacts.remove(kept),
             artifacts.names,
         ):
-            message = refused(call)
+            message = failure(call)
             assert "the bucket with the server's artifacts " in message
             assert "check the network" in message
             assert address not in message  # callers of a server see messages
@@ -127,6 +132,54 @@ async def test_a_patient_machine_waits_until_it_can_upload(
     assert artifacts.names() == [WEIGHTS]
 
 
+def test_refused_credentials_are_an_error_at_once_which_names_bucket_and_key(
+    address: str, bucket_server: BucketServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    artifacts = in_bucket(address, tmp_path, patience=1e9)
+    name = artifacts.put(b"weights", ".keras")
+    artifacts.place(name).unlink()
+    with bucket_server.refusing():
+        for call in (
+            lambda: artifacts.put(b"more"),
+            lambda: artifacts.intact(name),
+            lambda: artifacts.size(name),
+            artifacts.names,
+        ):
+            caplog.clear()
+            message = refusal(call)
+            assert message.startswith("the bucket with the server's artifacts has refused ")
+            assert address not in message  # callers of a server see messages
+            assert f"{address} cannot be used with the access key tester: " in caplog.text
+    assert artifacts.intact(name).read_bytes() == b"weights"
+
+
+def test_corrected_credentials_are_used_at_once(
+    address: str, bucket_server: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = in_bucket(address, tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    refusal(artifacts.names)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, bucket_server.variables[name])
+    assert artifacts.names() == []
+
+
+def test_no_task_begins_until_what_was_refused_is_stored(
+    address: str, bucket_server: BucketServer, tmp_path: Path
+) -> None:
+    artifacts = in_bucket(address, tmp_path, patience=1e9)
+    with bucket_server.refusing():
+        refusal(lambda: artifacts.put(b"weights", ".keras"))
+        for _ in range(2):
+            refusal(artifacts.at_hand([]).__enter__)
+    with artifacts.at_hand([]):
+        assert bucket_server.objects(address) == {KEY: b"weights"}
+    bucket_server.remove(address, KEY)
+    with artifacts.at_hand([]):
+        assert bucket_server.objects(address) == {}
+
+
 def test_a_copy_serves_while_the_bucket_is_away(
     address: str, bucket_server: BucketServer, tmp_path: Path
 ) -> None:
@@ -143,7 +196,7 @@ def test_an_upload_that_breaks_off_leaves_no_object(
     artifacts.names()
     for size in (2_000_000, 20_000_000):
         bucket_server.relay.cut_after(1_000_000)
-        refused(lambda size=size: artifacts.put(bytes(size)))
+        failure(lambda size=size: artifacts.put(bytes(size)))
     assert (artifacts.names(), bucket_server.objects(address)) == ([], {})
     assert bucket_server.relay.cuts == 2
 
@@ -156,7 +209,7 @@ def test_a_download_that_breaks_off_leaves_no_copy(
     content = other.content(name)
     next(content)
     with bucket_server.away():
-        refused(lambda: other.restore(name, content))
+        failure(lambda: other.restore(name, content))
     assert not other.place(name).exists()
     assert list(other.incoming().iterdir()) == []
 
@@ -167,7 +220,7 @@ def test_a_bucket_that_does_not_answer_is_unavailable(
     monkeypatch.setattr("mistify_server.store.objects.bucket._ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:{}".format(*silent.getsockname()[1:]))
-        message = refused(in_bucket(address, tmp_path).names)
+        message = failure(in_bucket(address, tmp_path).names)
     assert "does not answer in time; check the network" in message
 
 
@@ -179,7 +232,7 @@ def test_a_bucket_that_does_not_exist_is_reported(bucket_server: BucketServer, t
         lambda: artifacts.size(WEIGHTS),
         lambda: list(artifacts.content(WEIGHTS)),
     ):
-        assert "there is no such bucket; create it, or correct --artifacts" in refused(call)
+        assert "there is no such bucket; create it, or correct --artifacts" in refusal(call)
 
 
 def test_missing_credentials_are_reported(
@@ -187,7 +240,7 @@ def test_missing_credentials_are_reported(
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    message = refused(in_bucket(address, tmp_path).names)
+    message = refusal(in_bucket(address, tmp_path).names)
     assert "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE" in message
 
 
@@ -227,7 +280,7 @@ def test_an_object_that_is_removed_at_once_is_stored_again(
     assert artifacts.put(b"weights", ".keras") == WEIGHTS
     assert artifacts.names() == [WEIGHTS]
     removed.times = 9
-    assert "does not keep" in refused(lambda: artifacts.put(b"weights", ".keras"))
+    assert "does not keep" in failure(lambda: artifacts.put(b"weights", ".keras"))
 
 
 def test_copies_in_use_stay_and_others_make_room(address: str, tmp_path: Path) -> None:
