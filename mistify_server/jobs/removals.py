@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import MistifyError
 from mistify.parsing.quantities import format_bytes
 from mistify.times import utc_now
 from mistify_server.engines.base import TaskEngine
@@ -15,7 +15,7 @@ from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.directory import Store
 from mistify_server.store.jobs import JobStore
-from mistify_server.store.removal import remove_job
+from mistify_server.store.removal import Removal, remove_ended
 
 #: How long a removal can be undone.
 UNDONE_WITHIN: Final = timedelta(days=1)
@@ -76,17 +76,17 @@ class JobRemovals:
         """
         await asyncio.to_thread(self._own.ended, job_id)  # raises an error for those of others
         # The caller may disconnect, but the files of a removed job must be removed too.
-        return await asyncio.shield(asyncio.create_task(self._remove(job_id, None)))
+        removal = await asyncio.shield(asyncio.create_task(self._remove([job_id], None)))
+        if job_id in removal.kept:
+            raise removal.kept[job_id]
+        return removal.freed_bytes
 
     async def remove_due(self) -> None:
         """Remove the jobs whose removal cannot be undone any more, with their files."""
         due = self._now_ms() - int(UNDONE_WITHIN.total_seconds() * 1000)
-        for job_id in await asyncio.to_thread(self._store.jobs.hidden, due):
-            try:
-                await self._remove(job_id, due)
-            except MistifyError as error:
-                if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
-                    raise
+        if job_ids := await asyncio.to_thread(self._store.jobs.hidden, due):
+            removal = await self._remove(job_ids, due)
+            for job_id, error in removal.kept.items():
                 _log.warning("the files of a removed job are kept: %s", error, extra={"job": job_id})
 
     async def keep_removing(self) -> None:
@@ -98,13 +98,18 @@ class JobRemovals:
                 _log.warning("the files of removed jobs could not be removed: %s", error)
             await asyncio.sleep(_INTERVAL_SECONDS)
 
-    async def _remove(self, job_id: str, hidden_before_ms: int | None) -> int:
+    async def _remove(self, job_ids: Sequence[str], hidden_before_ms: int | None) -> Removal:
         async with self._removing:
             of_others = time.time() - await asyncio.to_thread(self._store.leases.oldest_step)
             busy_since = min(self._engine.busy_since, self._jobs.busy_since, of_others)
-            freed = await asyncio.to_thread(remove_job, self._store, job_id, busy_since, hidden_before_ms)
-        _log.info("the files of a job were removed: %s", format_bytes(freed, 3), extra={"job": job_id})
-        return freed
+            removal = await asyncio.to_thread(
+                remove_ended, self._store, job_ids, busy_since, hidden_before_ms
+            )
+        for job_id in job_ids:
+            if job_id not in removal.kept:
+                _log.info("the job was removed", extra={"job": job_id})
+        _log.info("files of removed jobs were removed: %s", format_bytes(removal.freed_bytes, 3))
+        return removal
 
     def _now_ms(self) -> int:
         return int(self._now().timestamp() * 1000)

@@ -1,9 +1,11 @@
 """Removal of jobs and unreferenced files from a store."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.artifacts import digest_of
 from mistify_server.store.directory import Store, open_store, serving
 from mistify_server.store.preparations import Preparations
@@ -31,26 +33,40 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
         return _remove_files(store, inf) + store.jobs.shrink()
 
 
-def remove_job(store: Store, job_id: str, busy_since: float, hidden_before_ms: int | None = None) -> int:
-    """Remove a finished job from the store of a running server, then unreferenced files.
+class Removal(NamedTuple):
+    """The bytes that a removal has freed, and the jobs that it has kept, with the reasons."""
 
-    Unreferenced files that may belong to a task in progress are left for a later removal.
+    freed_bytes: int
+    kept: Mapping[str, MistifyError]
+
+
+def remove_ended(
+    store: Store, job_ids: Iterable[str], busy_since: float, hidden_before_ms: int | None = None
+) -> Removal:
+    """Remove finished jobs from the store of a running server, then all unreferenced files at once.
+
+    Unreferenced files that may belong to a task in progress are left for a later removal. Jobs are kept if
+    there is no such job (NOT_FOUND), or (CONFLICT) they are unfinished, a group tunes their packages, or they
+    were restored.
 
     Args:
         store: The store of the running server.
         busy_since: Start of the oldest step or task in progress, in seconds since 1970; now if there is none.
         hidden_before_ms: See `JobStore.remove`.
 
-    Returns:
-        Number of bytes freed.
-
     Raises:
-        MistifyError: UNAVAILABLE, a model is being added to the store; NOT_FOUND, there is no such job;
-            CONFLICT, it is unfinished, a group tunes its packages, or it was restored.
+        MistifyError: UNAVAILABLE, a model is being added to the store.
     """
+    kept = {}
     with store.artifacts.removing():
-        store.jobs.remove(job_id, hidden_before_ms)
-        return _remove_files(store, busy_since) + store.jobs.shrink()
+        for job_id in job_ids:
+            try:
+                store.jobs.remove(job_id, hidden_before_ms)
+            except MistifyError as error:
+                if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
+                    raise
+                kept[job_id] = error
+        return Removal(_remove_files(store, busy_since) + store.jobs.shrink(), kept)
 
 
 def _remove_files(store: Store, before: float) -> int:

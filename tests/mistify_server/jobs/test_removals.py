@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import inf
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +17,10 @@ from mistify_server.identity.callers import LOCAL
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.store.artifacts import digest_of
 from mistify_server.store.changes import GoalChanged, JobChanged, Submission
-from mistify_server.store.directory import Store
+from mistify_server.store.directory import Store, open_store
+from mistify_server.store.objects.bucket import Bucket
 from mistify_server.store.plans import BatchPlan
+from tests.support.buckets import BucketServer, with_bucket
 from tests.support.callers import called_by
 
 Config = Callable[..., dict[str, object]]
@@ -148,6 +151,29 @@ async def test_files_are_removed_after_a_day(store: Store, plan: BatchPlan) -> N
     clock.now += timedelta(hours=2)
     await removals.remove_due()
     assert set(store.artifacts.names()) == {artifacts[name] for name in ("restored", "kept")}
+
+
+async def test_the_bucket_is_listed_once_for_all_jobs(
+    tmp_path: Path, bucket_server: BucketServer, plan: BatchPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+
+    def listing(bucket: Bucket, start: str = "", _all: Any = Bucket.all) -> Any:
+        listed.append(start)
+        return _all(bucket, start)
+
+    monkeypatch.setattr(Bucket, "all", listing)
+    with_bucket(bucket_server.new_bucket(), tmp_path)
+    with open_store(tmp_path) as store:
+        clock, idle = Clock(), SimpleNamespace(busy_since=inf)
+        removals = JobRemovals(store, idle, idle, clock)  # type: ignore[arg-type]
+        for name in ("first", "second", "third"):
+            finished(store, name, plan)
+            store.jobs.hide(name, int(clock.now.timestamp() * 1000))
+        clock.now += timedelta(days=2)
+        await removals.remove_due()
+        assert store.jobs.hidden(int(clock.now.timestamp() * 1000)) == []
+    assert len(listed) == len(set(listed)) > 0
 
 
 def test_a_job_that_was_restored_in_the_meantime_is_kept(store: Store, plan: BatchPlan) -> None:
