@@ -9,19 +9,27 @@ from typing import IO, Any
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file or directory; other threads and processes wait."""
+def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold a lock on a file or directory; other threads and processes wait.
+
+    Args:
+        shared: Allow others to hold a shared lock at the same time.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        lock(descriptor)
+        lock(descriptor, shared=shared)
         yield
     finally:
         os.close(descriptor)
 
 
-def lock(file: int | IO[Any]) -> None:
-    """Lock an open file or directory until it is closed; wait while it is locked elsewhere."""
-    fcntl.flock(file, fcntl.LOCK_EX)
+def lock(file: int | IO[Any], *, shared: bool = False) -> None:
+    """Lock an open file or directory until it is closed; wait while it is locked elsewhere.
+
+    Args:
+        shared: Allow others to hold a shared lock at the same time.
+    """
+    fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:

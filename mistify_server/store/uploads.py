@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,12 +19,14 @@ from threading import Lock
 from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.files.locking import locked, try_lock
 from mistify.files.writing import sync_file, sync_path
 from mistify.parsing.quantities import format_bytes
 from mistify.parsing.validation import InvalidValue
 from mistify.uploads import FileDigest, UploadName, read_listing
 from mistify_server.identity.quotas import too_large_uploads
 from mistify_server.store.artifacts import sha256_of, writing
+from mistify_server.store.incomplete_files import check_offset, received_alone, size_of
 from mistify_server.store.upload_senders import UploadSenders
 
 #: Seconds without access after which uploads are removed if no job refers to them.
@@ -48,7 +50,7 @@ class FileState:
 
 
 class Uploads:
-    """The uploads of a tenant in one directory, which is used by a single server.
+    """The uploads of a tenant in one directory. Several servers can share it; each counts what it received.
 
     Args:
         directory: The directory; created if it does not exist.
@@ -91,8 +93,6 @@ class Uploads:
         for path in paths:
             self._count(path.name, path.stat().st_size)
         self._busy: set[str] = set()
-        #: Held while names are created and files removed. This can take long, so never on the event loop.
-        self._naming = Lock()
 
     @property
     def kept(self) -> int:
@@ -145,15 +145,14 @@ class Uploads:
         """
         if await asyncio.to_thread(self._is_whole, file.sha256):
             return
-        with self._alone(file), writing(self._directory):
-            self._arriving.mkdir(parents=True, exist_ok=True)
-            part = self._part(file.sha256)
-            _check_offset(file, offset, _size(part))
+        with writing(self._directory), self._alone(file) as part:
+            if await asyncio.to_thread(self._is_whole, file.sha256):
+                return  # it has arrived at another server meanwhile
+            check_offset(file, offset, size_of(part))
             most = await asyncio.to_thread(self._most_sent, sender)
             if self._refusal(file, sender, most):
                 await asyncio.to_thread(self.collect)
             with self._reserved(file, sender, most):
-                part.touch()
                 self._touch(part)  # an upload in progress counts as access
                 await _uninterrupted(os.truncate, part, offset)
                 with part.open("ab") as target:
@@ -169,7 +168,7 @@ class Uploads:
                 full, or the bucket for workers on other machines cannot be used.
         """
         path = self._named / upload.sha256 / upload.name
-        with self._naming, writing(self._directory):
+        with writing(self._directory), self._naming():
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if upload.directory:
@@ -188,14 +187,14 @@ class Uploads:
             OSError: A file cannot be removed.
         """
         referenced = self._referenced()
-        with self._naming:
+        with self._naming():
             for directory in self._named.glob("*"):
                 if directory.name not in referenced and self._is_old(directory):
                     shutil.rmtree(directory)
-            return sum(self._remove(path) for path in self._all_files() if self._is_unneeded(path))
+            return sum(map(self._remove_unneeded, self._all_files()))
 
     def _place(self, digest: str) -> Path:
-        return self._files / digest[:2] / digest
+        return place_of(self._directory, digest)
 
     def _is_whole(self, digest: str) -> bool:
         place = self._place(digest)
@@ -209,25 +208,32 @@ class Uploads:
         return self._arriving / digest
 
     @contextmanager
-    def _alone(self, file: FileDigest) -> Iterator[None]:
-        if file.sha256 in self._busy:
-            raise MistifyError(
-                ErrorCode.UNAVAILABLE, f"{file.sha256} is being uploaded by another client; try again later"
-            )
-        self._busy.add(file.sha256)
-        try:
+    def _naming(self) -> Iterator[None]:
+        """Create names or remove files, as one at a time. This can take long, so never on the event loop."""
+        self._named.mkdir(parents=True, exist_ok=True)
+        with locked(self._named):
             yield
-        finally:
-            self._busy.remove(file.sha256)
+
+    @contextmanager
+    def _alone(self, file: FileDigest) -> Iterator[Path]:
+        """Yield the incomplete file, which nobody else receives meanwhile, at this or at another server."""
+        part = self._part(file.sha256)
+        self._arriving.mkdir(parents=True, exist_ok=True)
+        with received_alone(part):
+            self._busy.add(file.sha256)
+            try:
+                yield part
+            finally:
+                self._busy.remove(file.sha256)
 
     def _new_bytes(self, file: FileDigest, sender: str) -> int:
         """Return the bytes by which an incomplete file would raise those that are kept for a sender."""
         own = self._senders.sender_of(file.sha256) == sender
-        return file.size - (_size(self._part(file.sha256)) if own else 0)
+        return file.size - (size_of(self._part(file.sha256)) if own else 0)
 
     def _refusal(self, file: FileDigest, sender: str, most_sent: int | None) -> MistifyError | None:
         """Return why an incomplete file cannot be received; None if it can."""
-        room = self._most_bytes - self._kept_by_all() + _size(self._part(file.sha256))
+        room = self._most_bytes - self._kept_by_all() + size_of(self._part(file.sha256))
         if room < file.size:
             most, free = format_bytes(self._most_bytes, 3), format_bytes(max(room, 0), 3)
             return MistifyError(
@@ -248,13 +254,13 @@ class Uploads:
         with self._counting:
             if refusal := self._refusal(file, sender, most_sent):
                 raise refusal
-            damaged, arrived = _size(self._place(file.sha256)), _size(part)
+            damaged, arrived = size_of(self._place(file.sha256)), size_of(part)
             self._senders.assign(file.sha256, sender, damaged + arrived)
             self._add(file.sha256, file.size - arrived)
         try:
             yield
         finally:
-            self._count(file.sha256, _size(part) - file.size)
+            self._count(file.sha256, size_of(part) - file.size)
 
     def _count(self, digest: str, change: int) -> None:
         with self._counting:
@@ -264,6 +270,13 @@ class Uploads:
         """Count more or fewer bytes of a file, for a caller that holds the lock."""
         self._bytes += change
         self._senders.count(digest, change)
+
+    def _remove_unneeded(self, path: Path) -> int:
+        """Remove a file unless it is needed, or arrives at another server; return the bytes freed."""
+        with suppress(FileNotFoundError), path.open("rb") as held:
+            if self._is_unneeded(path) and try_lock(held):
+                return self._remove(path)
+        return 0
 
     def _remove(self, path: Path) -> int:
         """Remove a file, and return its size in bytes."""
@@ -349,6 +362,11 @@ class Uploads:
         os.utime(path, ns=(int(self._now() * 1e9), path.stat().st_mtime_ns))
 
 
+def place_of(directory: Path, digest: str) -> Path:
+    """Return the path that a complete file with this SHA-256 (hex) has in a directory of uploads."""
+    return directory / FILES / digest[:2] / digest
+
+
 def uploaded_files(directory: Path) -> Iterator[Path]:
     """Yield the complete files in a directory of uploads, each named after its SHA-256 (hex)."""
     yield from (directory / FILES).glob("??/*")
@@ -367,23 +385,6 @@ async def _uninterrupted(function: Callable[..., object], *args: object) -> None
 def _has_content(path: Path, digest: str, *_stamp: int) -> bool:
     """Check whether a file matches a digest; it is read again only if its stamp has changed."""
     return sha256_of(path) == digest
-
-
-def _size(path: Path) -> int:
-    """Return the size of a file in bytes; 0 if there is none."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _check_offset(file: FileDigest, offset: int, arrived: int) -> None:
-    if not 0 <= offset <= arrived:
-        raise MistifyError(
-            ErrorCode.CONFLICT,
-            f"got data of {file.sha256} from byte {offset:,} on; expected byte {arrived:,}, "
-            "because the bytes before it have been received; query its state and send the rest",
-        )
 
 
 def _missing(name: str) -> InvalidValue:

@@ -19,7 +19,7 @@ from mistify.uploads import UploadName, read_listing
 from mistify_server.store.artifacts import writing
 from mistify_server.store.objects.bucket import CONNECTIONS, Bucket
 from mistify_server.store.upload_directories import TENANTS, directory_of, tenants_with_uploads
-from mistify_server.store.uploads import FILES, NAMED, uploaded_files
+from mistify_server.store.uploads import FILES, NAMED, place_of, uploaded_files
 
 #: Beginnings of the keys of files, and of the listings of directories, each with a SHA-256 after it.
 _FILE: Final = "uploads/files/"
@@ -53,8 +53,9 @@ class SharedUploads:
             MistifyError: As for `Bucket`.
         """
         last = (_LISTING if upload.directory else _FILE) + upload.sha256
-        if self._bucket.find(last) is not None:
-            return
+        with locked(self._directory, shared=True):  # what is found is not being removed
+            if self._bucket.find(last) is not None:
+                return
         if upload.directory:
             files = {file.sha256 for file in read_listing(place(upload.sha256)).values()}
             with ThreadPoolExecutor(CONNECTIONS, "uploads") as threads:
@@ -85,6 +86,9 @@ class SharedUploads:
     def remove_unused(self, referenced: Collection[str], before: float) -> None:
         """Delete old objects of uploads that the server has removed and that no job refers to.
 
+        An upload that arrives meanwhile keeps its objects, however old they are, since `share` does not store
+        them again.
+
         While the listing of a directory in use is damaged, its files are unknown, and all files are kept.
 
         Args:
@@ -113,11 +117,18 @@ class SharedUploads:
         remaining = []
         for key, stored in self._bucket.all(start).items():
             digest = key.removeprefix(start)
-            if digest in kept or stored.stored >= before:
+            if digest in kept or stored.stored >= before or not self._remove_unneeded(key, digest):
                 remaining.append(digest)
-            else:
-                self._bucket.remove(key)
         return remaining
+
+    def _remove_unneeded(self, key: str, digest: str) -> bool:
+        """Delete an object unless its upload has arrived again; return whether it was deleted."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with locked(self._directory):
+            if any(place_of(directory, digest).exists() for directory in self._directories()):
+                return False
+            self._bucket.remove(key)
+        return True
 
     @property
     def _is_of_server(self) -> bool:

@@ -342,16 +342,49 @@ async def test_a_file_is_released_after_it_has_been_checked(tmp_path: Path) -> N
     assert uploads.state(file).complete
 
 
+async def test_servers_of_one_store_receive_a_file_one_at_a_time(tmp_path: Path) -> None:
+    one, other = (Uploads(tmp_path / "uploads", 10_000, set) for _ in range(2))
+    file = digest_of(CONTENT)
+
+    async def interrupted() -> AsyncIterator[bytes]:
+        yield CONTENT[:500]
+        with pytest.raises(MistifyError, match="is being uploaded") as caught:
+            await other.receive(file, 0, pieces(CONTENT), "ci")
+        assert caught.value.code is ErrorCode.UNAVAILABLE
+        yield CONTENT[500:]
+
+    await one.receive(file, 0, interrupted(), "ci")
+    assert other.state(file).complete
+    assert list((tmp_path / "uploads" / "arriving").iterdir()) == []
+
+
+def test_a_server_does_not_collect_what_arrives_at_another(tmp_path: Path, clock: Clock) -> None:
+    one, other = (Uploads(tmp_path / "uploads", 10_000, set, clock) for _ in range(2))
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield CONTENT[:500]
+        clock.seconds += KEPT_SECONDS + 1
+        assert other.collect() == 0
+        yield CONTENT[500:]
+
+    file = digest_of(CONTENT)
+    asyncio.run(one.receive(file, 0, slow(), "ci"))
+    assert one.state(file).complete
+
+
 @pytest.mark.parametrize("directory", [False, True])
-def test_several_jobs_can_use_an_upload_at_once(uploads: Uploads, directory: bool) -> None:
+def test_jobs_of_several_servers_can_use_an_upload_at_once(
+    uploads: Uploads, tmp_path: Path, clock: Clock, directory: bool
+) -> None:
     files = {f"{number}.png": bytes([number]) for number in range(50)}
     file = UploadName(send(uploads, CONTENT).sha256, "net.keras")
     name = directory_of(uploads, files) if directory else file
+    other = Uploads(tmp_path / "uploads", 10_000, set, clock)
     start = Barrier(8)
 
-    def find(_number: int) -> Path:
+    def find(number: int) -> Path:
         start.wait()
-        return uploads.find(name)
+        return (uploads if number % 2 else other).find(name)
 
     with ThreadPoolExecutor(8) as pool:
         paths = set(pool.map(find, range(8)))

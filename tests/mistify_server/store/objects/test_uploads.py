@@ -9,7 +9,10 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.uploads import UploadName, listing_text
+from mistify_server.store.objects.address import BucketAddress
 from mistify_server.store.objects.artifacts import BucketArtifacts
+from mistify_server.store.objects.bucket import Bucket, StoredObject
+from mistify_server.store.objects.uploads import SharedUploads
 from mistify_server.store.uploads import Uploads
 from tests.support.buckets import BucketServer, in_bucket
 from tests.support.sent import digest_of, send
@@ -43,6 +46,37 @@ def send_directory(uploads: Uploads, files: Mapping[str, bytes]) -> UploadName:
 def on_another_machine(tmp_path: Path) -> None:
     """Leave nothing of the store, whose path is the same on every machine."""
     shutil.rmtree(tmp_path / "store")
+
+
+@pytest.mark.parametrize("directory", [False, True], ids=["file", "directory"])
+def test_an_upload_that_arrives_during_a_removal_stays_in_the_bucket(
+    uploads: Uploads,
+    artifacts: BucketArtifacts,
+    address: str,
+    bucket_server: BucketServer,
+    *,
+    tmp_path: Path,
+    directory: bool,
+) -> None:
+    def sent() -> UploadName:
+        return send_directory(uploads, PHOTOS) if directory else send_file(uploads, b"a,b")
+
+    class Slow(Bucket):
+        """Lets an upload arrive, and be used by a job, after its old objects have been listed."""
+
+        def all(self, start: str = "") -> dict[str, StoredObject]:
+            objects = super().all(start)
+            uploads.find(sent())
+            return objects
+
+    uploads.find(sent())
+    stored = bucket_server.objects(address)
+    shutil.rmtree(tmp_path / "store")  # the server has removed it long ago
+    SharedUploads(tmp_path / "store" / "uploads", Slow(BucketAddress.of(address))).remove_unused((), NEVER)
+    assert bucket_server.objects(address) == stored
+    shutil.rmtree(tmp_path / "store")
+    artifacts.remove_shared((), NEVER)
+    assert bucket_server.objects(address) == {}
 
 
 def test_a_machine_gets_a_file_under_its_name(
