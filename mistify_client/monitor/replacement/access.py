@@ -1,5 +1,6 @@
 """Access to the server for the monitor's threads, with retries and cancellable calls."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ _PASSING: Final = (
     ErrorCode.PERMISSION_DENIED,
 )
 
+#: Errors of a machine that has run out of disk space, file descriptors or memory.
+_EXHAUSTED: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
 #: Delays in seconds between an unlimited number of attempts.
 RETRY: Final = Backoff(first=1.0, longest=300.0)
 _ONE_ATTEMPT: Final = Backoff(attempts=0)
@@ -30,6 +34,15 @@ _ONE_ATTEMPT: Final = Backoff(attempts=0)
 def passes(error: Exception) -> bool:
     """Return True if another attempt may succeed."""
     return isinstance(error, OSError) or (isinstance(error, MistifyError) and error.code in _PASSING)
+
+
+def tells_nothing(error: Exception) -> bool:
+    """Return True if a trial failed for a reason that passes, and that is not the package's.
+
+    The server is away, or others have taken the disk space, the file descriptors or the memory. Other errors
+    of reading and writing may come back forever.
+    """
+    return passes(error) and (not isinstance(error, OSError) or error.errno in _EXHAUSTED)
 
 
 class ServerAccess(Generic[Client]):

@@ -12,7 +12,7 @@ from mistify.package.opened import Package
 from mistify.parsing.quantities import format_time
 from mistify_client.monitor.config import ReplacementConfig
 from mistify_client.monitor.installed import install_candidate, take_back
-from mistify_client.monitor.replacement.access import passes
+from mistify_client.monitor.replacement.access import tells_nothing
 from mistify_client.monitor.replacement.candidate import Trial, try_candidate
 from mistify_client.monitor.replacement.ledger import Phase, Replacement
 from mistify_client.origin import note_token_file
@@ -20,7 +20,7 @@ from mistify_client.rpc.porting import PortingClient
 from mistify_client.runtime.trust import Trust, check_trusted
 from mistify_client.runtime.versions import state_directory
 
-#: A trial may need too much memory and crash the daemon; more trials would fail in the same way.
+#: A trial may crash the daemon or fail to read the package; more trials would fail in the same way.
 _MOST_TRIALS: Final = 3
 
 TrialRunner = Callable[[Path, Path, Path | None], Trial]
@@ -132,7 +132,7 @@ class ReplacementSteps:
             check_trusted(Package.open(self._candidate), self._trust)
             trial = self._run_trial(self._candidate, self._package, self._config.examples)
         except Exception as error:
-            if passes(error):  # the daemon did not crash, and the trial has not taken place
+            if tells_nothing(error):  # the daemon did not crash, and the trial has not taken place
                 self._keep(replacement)
             raise
         figures = (

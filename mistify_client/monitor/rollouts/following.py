@@ -14,7 +14,7 @@ from mistify.rollouts import DeviceRollouts, InstallationPhase, Instruction, Wan
 from mistify_client.monitor.config import FleetConfig, RolloutConfig
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.installed import runs
-from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
+from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes, tells_nothing
 from mistify_client.monitor.replacement.candidate import read_examples, try_candidate
 from mistify_client.monitor.replacement.steps import TrialRunner
 from mistify_client.monitor.rollouts.ledger import Installation, InstallationLedger
@@ -238,7 +238,8 @@ class RolloutFollower:
             if not self._access.stopped and not passes(error):
                 kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
                 return self._steps.failed(installation, f"{kind}{error}")
-            self._take_back_count(installation)
+            if self._access.stopped or tells_nothing(error):
+                self._take_back_count(installation)
             if self._access.stopped:
                 return installation
             raise

@@ -20,7 +20,7 @@ from mistify_client.rpc.porting import PortingClient
 from mistify_client.runtime.trust import Trust, check_trusted
 from mistify_client.runtime.versions import state_directory
 
-#: A trial may need too much memory and crash the daemon; more trials would fail in the same way.
+#: A trial may crash the daemon or fail to read the package; more trials would fail in the same way.
 MOST_TRIALS: Final = 3
 
 

@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import ExitStack
+from errno import EIO, ENOSPC
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_a_temporarily_missing_token_is_awaited(site, tmp_path):
 
 @pytest.mark.parametrize(
     "trouble",
-    [MistifyError(ErrorCode.UNAVAILABLE, "no server answers"), OSError("the disk is full")],
+    [MistifyError(ErrorCode.UNAVAILABLE, "no server answers"), OSError(ENOSPC, "the disk is full")],
     ids=["server", "disk"],
 )
 def test_trials_that_could_not_take_place_do_not_count(site, trouble):
@@ -81,6 +82,18 @@ def test_trials_that_could_not_take_place_do_not_count(site, trouble):
     site.until("probation")
     assert len(attempts) == 6
     assert site.background.replacement.trials == 1
+
+
+def test_trials_that_cannot_read_or_write_are_not_repeated_forever(site, package):
+    attempts = []
+
+    def unreadable(*paths):
+        attempts.append(paths)
+        raise OSError(EIO, "Input/output error")
+
+    site.ask(run_trial=unreadable)
+    assert "3 trials have begun" in site.until("rejected")["reason"]
+    assert (len(attempts), current(package)) == (3, package)
 
 
 def test_a_goal_refused_by_the_server_is_given_up(site, service):

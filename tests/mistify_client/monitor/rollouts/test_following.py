@@ -1,6 +1,7 @@
 """A device installs the packages that roll-outs want, and takes them back."""
 
 from dataclasses import replace
+from errno import EIO, ENOSPC
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ WHOLE_WAY = ["downloading", "validating", "installing", "installed"]
 PINNED, OTHER = PrivateKey.generate(), PrivateKey.generate()
 
 #: What passes: no server has the missing blocks of the current package, or the disk is full.
-TROUBLES = [MistifyError(ErrorCode.UNAVAILABLE, "no server answers"), OSError("the disk is full")]
+TROUBLES = [MistifyError(ErrorCode.UNAVAILABLE, "no server answers"), OSError(ENOSPC, "the disk is full")]
 
 
 def installed(site, instruction):
@@ -241,6 +242,19 @@ def test_trials_that_could_not_take_place_do_not_count(site, package, trouble):
     site.until("installed")
     assert len(attempts) == 6
     assert current(package) != package
+
+
+def test_trials_that_cannot_read_or_write_are_not_repeated_forever(site, package):
+    attempts = []
+
+    def unreadable(*paths):
+        attempts.append(paths)
+        raise OSError(EIO, "Input/output error")
+
+    site.run_trial = unreadable
+    site.daemon().follow(site.offer())
+    assert "3 trials have begun" in site.until("failed")
+    assert (len(attempts), current(package)) == (3, package)
 
 
 def test_a_roll_out_that_stops_during_the_download_installs_nothing(site, service, package):
