@@ -18,7 +18,7 @@ class TuningServicer(tuning_pb2_grpc.TuningServicer):
 
     async def Join(self, request: pb.JoinRequest, context: Any) -> pb.Membership:  # noqa: N802
         """Add a member to a group."""
-        return wire.membership_to_proto(self._service.join(wire.key_from_proto(request.key)))
+        return wire.membership_to_proto(await self._service.join(wire.key_from_proto(request.key)))
 
     async def Publish(  # noqa: N802
         self, requests: AsyncIterator[pb.PublishRequest], context: Any
@@ -38,7 +38,7 @@ class TuningServicer(tuning_pb2_grpc.TuningServicer):
 
     async def Leave(self, request: pb.LeaveRequest, context: Any) -> pb.LeaveResponse:  # noqa: N802
         """Remove a member."""
-        self._service.leave(wire.key_from_proto(request.key))
+        await self._service.leave(wire.key_from_proto(request.key))
         return pb.LeaveResponse()
 
 

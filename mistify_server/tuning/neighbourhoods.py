@@ -29,6 +29,7 @@ class Neighbourhood:
     Args:
         tuning: The store of publications.
         storage: The storage for the index.
+        store_id: The id of the store: servers may share a Redis.
         before: The neighbourhood of an earlier group with the same name, which used the same storage.
     """
 
@@ -37,12 +38,13 @@ class Neighbourhood:
         group: Group,
         tuning: TuningStore,
         storage: IndexStorage,
+        store_id: str,
         before: "Neighbourhood | None" = None,
     ) -> None:
         self.group = group
         self._tuning = tuning
         self._measure = correlation(group.correlation, group.settings)
-        name = f"{tuning.store_id()}:{group.name}"  # servers may share a Redis
+        name = f"{store_id}:{group.name}"
         self._index, self._next = (
             PeerIndex(storage, f"{name}:{which}", self._measure.dimension) for which in "ab"
         )
@@ -139,18 +141,20 @@ class Neighbourhood:
 
 
 class Neighbourhoods:
-    """The groups' neighbourhoods, each created on first use."""
+    """The groups' neighbourhoods, each created on first use, on the event loop."""
 
     def __init__(self, tuning: TuningStore, storage: IndexStorage) -> None:
         self._tuning = tuning
         self._storage = storage
+        self._store_id = tuning.store_id()
         self._made: dict[str, Neighbourhood] = {}
 
     def of(self, group: Group) -> Neighbourhood:
         """Return the neighbourhood of a group."""
         made = self._made.get(group.name)
         if made is None or made.group != group:
-            made = self._made[group.name] = Neighbourhood(group, self._tuning, self._storage, made)
+            made = Neighbourhood(group, self._tuning, self._storage, self._store_id, made)
+            self._made[group.name] = made
         return made
 
     def forget(self, group: str, member: str) -> None:
@@ -160,7 +164,7 @@ class Neighbourhoods:
 
     async def sweep(self) -> None:
         """Clear the neighbourhoods of removed groups."""
-        groups = {group.name for group in self._tuning.groups()}
+        groups = {group.name for group in await asyncio.to_thread(self._tuning.groups)}
         for name in self._made.keys() - groups:
             await self._made[name].clear()
 

@@ -6,16 +6,17 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Final, Never
+from typing import IO, Final, Never
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.weights import Tunable, most_bytes, read_weights
 from mistify.peers.membership import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
 from mistify_server.identity.callers import current_caller
 from mistify_server.jobs.package_files import CHUNK
+from mistify_server.jobs.store_writer import completed
 from mistify_server.store.directory import Store
 from mistify_server.store.tuning import Group, Member, TuningStore
-from mistify_server.tuning.neighbourhoods import Neighbourhoods
+from mistify_server.tuning.neighbourhoods import Neighbourhood, Neighbourhoods
 from mistify_server.tuning.packages import PublishedModels
 from mistify_server.tuning.storage import IndexStorage
 from mistify_server.tuning.uploads import WeightFiles, received
@@ -38,7 +39,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 class TuningService:
     """The coordinator for one store. Every method raises `MistifyError`; NOT_FOUND for anything missing.
 
-    Groups of other tenants than the caller's are missing, too.
+    Groups of other tenants than the caller's are missing, too. Only threads wait for the store.
 
     Args:
         storage: The storage for the indexes.
@@ -65,14 +66,12 @@ class TuningService:
 
     def sweep(self) -> None:
         """Remove weights left behind by a crash."""
-        for digest in self._weights.unpublished():
-            self._weights.collect(digest)
+        self._weights.sweep()
 
     async def tidy(self) -> None:
         """Remove weights and indexes of removed groups."""
         for digest in await asyncio.to_thread(self._weights.unpublished):
-            self._weights.collect(digest)
-            await asyncio.sleep(0)  # give other calls a turn
+            await self._weights.collect(digest)
         await self._neighbourhoods.sweep()
 
     async def watch_leases(self) -> Never:
@@ -95,16 +94,18 @@ class TuningService:
         now_ms = int(1000 * self._now())
         expired = await asyncio.to_thread(self._tuning.expired, now_ms, _FORGOTTEN_AT_ONCE)
         for member in expired:
-            if (self._tuning.expiry(member) or now_ms) <= now_ms:  # otherwise, it has just called
-                self._forget(member)
+            await self._forget(member, now_ms)
         return len(expired) == _FORGOTTEN_AT_ONCE
 
-    def join(self, key: MemberKey) -> Membership:
+    async def join(self, key: MemberKey) -> Membership:
         """Add the caller to a group, or renew its membership.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, the secret is not `SECRET_BYTES` long.
         """
+        return await asyncio.to_thread(self._join, key)
+
+    def _join(self, key: MemberKey) -> Membership:
         group = self._own.group(key.group)
         if len(key.secret) != SECRET_BYTES:
             problem = Problem("secret", f"{len(key.secret)} bytes", f"{SECRET_BYTES} random ones", "make one")
@@ -126,14 +127,12 @@ class TuningService:
         Raises:
             MistifyError: INVALID_PUBLICATION, with every problem found; CONFLICT, the version is stale.
         """
-        member = self._calling_member(key)
-        group = self._tuning.group(member.group)
+        member, group, before = await asyncio.to_thread(self._calling, key)
         neighbourhood = self._neighbourhoods.of(group)
         tunable = await asyncio.to_thread(self._packages.tunable, group, publication.package)
         neighbourhood.check(publication.hints)
         if problems := list(_problems(publication, tunable)):
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the model cannot be published", problems)
-        before = self._tuning.published(member)
         if before is not None and _is_repetition(publication, before):
             # The index may have been unavailable the first time.
             await neighbourhood.place(member.name, publication.hints)
@@ -141,11 +140,15 @@ class TuningService:
         async with received(publication, chunks, self._weights.incoming()) as path:
             await asyncio.to_thread(read_weights, path, tunable)
             async with self._weights.kept(path, publication.sha256):
-                before = self._tuning.published(member)
-                self._tuning.publish(member, publication)
-                if before is not None:
-                    self._weights.collect(before.sha256)
-                await neighbourhood.place(member.name, publication.hints)
+                await completed(self._replace(member, publication, neighbourhood))
+
+    async def _replace(self, member: Member, publication: Publication, neighbourhood: Neighbourhood) -> None:
+        """Record a publication in place of the member's earlier one, whose weights are removed."""
+        before = await asyncio.to_thread(self._tuning.published, member)
+        await asyncio.to_thread(self._tuning.publish, member, publication)
+        if before is not None:
+            await self._weights.collect(before.sha256)
+        await neighbourhood.place(member.name, publication.hints)
 
     async def peers(self, key: MemberKey, count: int, held: Mapping[str, int]) -> AsyncIterator[Peer | bytes]:
         """Yield the models of the most correlated other members, most correlated first.
@@ -158,30 +161,45 @@ class TuningService:
         Returns:
             Each peer, followed by its weights in pieces of `CHUNK` bytes.
         """
-        member = self._calling_member(key)
-        own = self._tuning.published(member)
+        member, group, own = await asyncio.to_thread(self._calling, key)
         if own is None:
             raise MistifyError(ErrorCode.NOT_FOUND, "you have no peers yet; publish a model first")
-        neighbourhood = self._neighbourhoods.of(self._tuning.group(member.group))
+        neighbourhood = self._neighbourhoods.of(group)
         for neighbour in await neighbourhood.nearest(member.name, own.hints, max(1, min(count, MOST_PEERS))):
-            publication = self._tuning.published(Member(member.group, neighbour.member))
-            if publication is None:  # it has left, or its group was removed and re-added
+            opened = await asyncio.to_thread(self._opened, Member(member.group, neighbour.member))
+            if opened is None:  # it has left, or its group was removed and re-added
                 neighbourhood.forget(neighbour.member)
                 continue
-            with self._weights.path(publication.sha256).open("rb") as file:
+            publication, file = opened
+            with file:
                 yield _peer(neighbour.member, publication, neighbour.distance)
                 file.seek(max(0, held.get(publication.sha256, 0)))
                 while chunk := file.read(CHUNK):
                     yield chunk
 
-    def leave(self, key: MemberKey) -> None:
+    def _opened(self, member: Member) -> tuple[Publication, IO[bytes]] | None:
+        """Return a member's latest publication and its weights; None if it has none."""
+        publication = self._tuning.published(member)
+        if publication is None:
+            return None
+        try:
+            return publication, self._weights.path(publication.sha256).open("rb")
+        except (MistifyError, FileNotFoundError):
+            if self._tuning.published(member) == publication:
+                raise
+            return self._opened(member)  # it was replaced meanwhile
+
+    async def leave(self, key: MemberKey) -> None:
         """Remove the caller from its group, if it is a member."""
         member = Member(key.group, key.member)
-        if self._own.expiry(member) is not None:
-            self._forget(member)
+        if await asyncio.to_thread(self._own.expiry, member) is not None:
+            await self._forget(member)
 
-    def _calling_member(self, key: MemberKey) -> Member:
-        """Return the calling member, and renew its lease once half of it has expired."""
+    def _calling(self, key: MemberKey) -> tuple[Member, Group, Publication | None]:
+        """Return the calling member, its group, and its latest publication.
+
+        Its lease is renewed once half of it has expired.
+        """
         member = Member(key.group, key.member)
         expiry = self._own.expiry(member)
         if expiry is None:
@@ -191,17 +209,28 @@ class TuningService:
             )
         if expiry / 1000 - self._now() < LEASE_SECONDS / 2:
             self._renew(member)
-        return member
+        return member, self._tuning.group(member.group), self._tuning.published(member)
 
     def _renew(self, member: Member) -> None:
         self._tuning.lease(member, int(1000 * (self._now() + LEASE_SECONDS)))
 
-    def _forget(self, member: Member) -> None:
+    async def _forget(self, member: Member, expired_ms: int | None = None) -> None:
+        """Remove a member, unless its lease ends after a time in Unix milliseconds: it has just called."""
+        await completed(self._forget_now(member, expired_ms))
+
+    async def _forget_now(self, member: Member, expired_ms: int | None) -> None:
+        published = await asyncio.to_thread(self._left, member, expired_ms)
+        if published is not None:
+            await self._weights.collect(published.sha256)
+            self._neighbourhoods.forget(member.group, member.name)
+
+    def _left(self, member: Member, expired_ms: int | None) -> Publication | None:
+        """Remove a member from the store, and return its publication."""
+        if expired_ms is not None and (self._tuning.expiry(member) or expired_ms) > expired_ms:
+            return None
         published = self._tuning.published(member)
         self._tuning.leave(member)
-        if published is not None:
-            self._weights.collect(published.sha256)
-            self._neighbourhoods.forget(member.group, member.name)
+        return published
 
 
 def _problems(publication: Publication, tunable: Tunable) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.peers.membership import Publication
+from mistify_server.jobs.store_writer import completed
 from mistify_server.store.artifacts import Artifacts, digest_of, writing
 from mistify_server.store.tuning import TuningStore
 
@@ -78,18 +79,21 @@ class WeightFiles:
     """The files of published weights, kept for as long as a publication refers to them.
 
     Identical weights from several members share one file. Weights that are being published count as
-    referenced.
+    referenced. Only threads wait for the store.
     """
 
     def __init__(self, files: Artifacts, tuning: TuningStore) -> None:
         self._files = files
         self._tuning = tuning
         self._arriving: Counter[str] = Counter()
+        #: Held while weights begin to arrive, or are removed because nothing refers to them.
+        self._changing = asyncio.Lock()
 
     @asynccontextmanager
     async def kept(self, path: Path, digest: str) -> AsyncIterator[None]:
         """Store a file; it is removed at the end of the block unless a publication refers to it by then."""
-        self._arriving[digest] += 1
+        async with self._changing:
+            self._arriving[digest] += 1
         putting = asyncio.create_task(asyncio.to_thread(self._files.put, path))
         try:
             await asyncio.shield(putting)
@@ -99,7 +103,7 @@ class WeightFiles:
                 await asyncio.wait([putting])  # the file is stored even if the caller was cancelled
             finally:
                 self._arriving -= Counter([digest])
-                self.collect(digest)
+                await completed(self.collect(digest))
 
     def incoming(self) -> Path:
         """Return a directory for incomplete files.
@@ -117,9 +121,15 @@ class WeightFiles:
         """
         return self._files.path(artifact_of(digest))
 
-    def collect(self, digest: str) -> None:
+    async def collect(self, digest: str) -> None:
         """Remove weights if no publication refers to them."""
-        if not self._arriving[digest] and not self._tuning.has_weights(digest):
+        async with self._changing:
+            if not self._arriving[digest] and not await asyncio.to_thread(self._tuning.has_weights, digest):
+                self._files.remove(artifact_of(digest))
+
+    def sweep(self) -> None:
+        """Remove weights left behind by a crash, before any arrive."""
+        for digest in self.unpublished():
             self._files.remove(artifact_of(digest))
 
     def unpublished(self) -> list[str]:

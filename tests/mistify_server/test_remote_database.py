@@ -24,9 +24,6 @@ TOKEN = "0123456789abcdef" * 4
 #: Pages, which OpenAPI does not describe.
 PAGES = ("/", "/submit", "/fleet", "/tokens", "/login", "/compare")
 
-#: Start of the calls that tune: their service still uses the database on the event loop.
-TUNING = "/mistify.v1.Tuning/"
-
 
 async def test_no_first_call_of_a_new_tenant_is_made_on_the_event_loop(
     site: Any, monkeypatch: pytest.MonkeyPatch
@@ -75,8 +72,7 @@ async def test_no_call_is_made_on_the_event_loop(
             await caller.add(job.id, [make_config("b", FLOP="0.4x")])
             assert (await caller.finished(job.id)).state is JobState.DONE
             for path, method in described_calls().items():
-                if not path.startswith(TUNING):
-                    await status_of(channel, path, method, secret)
+                await status_of(channel, path, method, secret)
             described = (await web.get("/openapi.json")).json()["paths"]
             routes = [(method, path) for path, methods in described.items() for method in methods]
             for method, path in sorted(routes, key=lambda route: route[0] != "get"):

@@ -130,7 +130,7 @@ class Coordinator:
         """Let devices join the group and publish their weights."""
         devices = [fleet.device(number) for number in numbers]
         for device in devices:
-            self.service.join(device.key)
+            await self.service.join(device.key)
             await self.publish(device)
         return devices
 
@@ -165,5 +165,5 @@ def coordinator_over() -> type[Coordinator]:
 async def device(coordinator: Coordinator) -> Device:
     """Return a member that has published nothing."""
     device = fleet.device(0)
-    coordinator.service.join(device.key)
+    await coordinator.service.join(device.key)
     return device

@@ -56,7 +56,7 @@ def slow(coordinator):
 @pytest.fixture
 async def neighbourhood(coordinator, devices, slow, storage):
     group = coordinator.store.tuning.group(fleet.GROUP)
-    made = Neighbourhood(group, slow, storage)
+    made = Neighbourhood(group, slow, storage, slow.store_id())
     slow.let_go.set()
     await made.nearest(NEW[0], devices[0].hints, 1)
     made._index._chosen_for = 5

@@ -25,7 +25,7 @@ async def test_a_member_that_published_while_redis_was_down_is_found_after_a_ret
             service = TuningService(store, IndexStorage.of(address), clock)
             coordinator = coordinator_over(store, service, package)
             await coordinator.enter(1)
-            service.join(one.key)
+            await service.join(one.key)
         with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
             await coordinator.publish(one)
         assert caught.value.code is ErrorCode.UNAVAILABLE
@@ -45,9 +45,9 @@ async def test_changes_while_redis_is_down_leave_no_files(tmp_path, clock, redis
         with pytest.raises(MistifyError, match="the index cannot be reached"):
             await coordinator.publish(again, version=2)
         assert coordinator.files == {sha256(device.weights).hexdigest() for device in (again, silent, gone)}
-        service.leave(gone.key)
+        await service.leave(gone.key)
         clock.now += 0.9 * LEASE_SECONDS
-        service.join(me.key)
+        await service.join(me.key)
         clock.now += 0.2 * LEASE_SECONDS
         assert not await service.forget_silent()
         assert coordinator.files == {sha256(again.weights).hexdigest()}
@@ -96,7 +96,7 @@ async def test_the_server_responds_while_redis_is_unresponsive(
             call = asyncio.create_task(coordinator.peers(me, 5))
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert coordinator.service.join(peer.key).version == 1
+            assert (await coordinator.service.join(peer.key)).version == 1
         finally:
             os.kill(process, signal.SIGCONT)
         assert [actual.member for actual in await call] == [peer.key.member]

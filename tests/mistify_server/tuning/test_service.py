@@ -12,8 +12,10 @@ from benchmarks.tuning import fleet
 from mistify.errors import ErrorCode, MistifyError
 from mistify.peers.correlation import correlation
 from mistify.peers.membership import MemberKey
+from mistify_server.store.sql.backend import Backend
 from mistify_server.tuning.service import LEASE_SECONDS, SWEEP_SECONDS, TuningService
 from tests.mistify_client.coordinators import running
+from tests.support.gates import kept_off_event_loops
 
 
 async def test_peers_are_the_nearest_members_with_their_weights_and_hints(coordinator):
@@ -57,18 +59,18 @@ async def test_a_moved_device_has_other_peers(coordinator):
 async def test_equal_weights_are_kept_while_any_of_their_members_remains(coordinator):
     one, other = fleet.device(0), replace(fleet.device(1), weights=fleet.device(0).weights)
     for device in (one, other):
-        coordinator.service.join(device.key)
+        await coordinator.service.join(device.key)
         await coordinator.publish(device)
-    coordinator.service.leave(one.key)
+    await coordinator.service.leave(one.key)
     assert coordinator.files == {sha256(other.weights).hexdigest()}
-    coordinator.service.leave(other.key)
+    await coordinator.service.leave(other.key)
     assert coordinator.files == set()
 
 
 async def test_a_member_that_left_is_not_a_peer_and_may_return(coordinator):
     me, peer = await coordinator.enter(0, 1)
     for _ in range(2):
-        coordinator.service.leave(peer.key)
+        await coordinator.service.leave(peer.key)
     assert await coordinator.peers(me, 5) == {}
     assert coordinator.files == {sha256(me.weights).hexdigest()}
     with pytest.raises(MistifyError, match="join"):
@@ -119,18 +121,18 @@ async def test_everything_survives_a_restart(coordinator, storage, clock):
     assert coordinator.files == {sha256(device.weights).hexdigest() for device in (me, peer)}
     again = replace(coordinator, service=restarted)
     assert [actual.member for actual in await again.peers(me, 5)] == [peer.key.member]
-    assert restarted.join(peer.key).version == 1
+    assert (await restarted.join(peer.key)).version == 1
 
 
 async def test_joining_returns_the_correlation_settings(coordinator):
     device = fleet.device(0)
-    membership = coordinator.service.join(device.key)
+    membership = await coordinator.service.join(device.key)
     assert (membership.member, membership.version) == (device.key.member, 0)
     assert (membership.correlation, membership.settings) == ("spatiotemporal", fleet.SETTINGS)
     with pytest.raises(MistifyError, match='no group "lions"') as unknown:
-        coordinator.service.join(replace(device.key, group="lions"))
+        await coordinator.service.join(replace(device.key, group="lions"))
     with pytest.raises(MistifyError, match="got 3 bytes; expected 32"):
-        coordinator.service.join(MemberKey(fleet.GROUP, b"abc"))
+        await coordinator.service.join(MemberKey(fleet.GROUP, b"abc"))
     assert unknown.value.code is ErrorCode.NOT_FOUND
 
 
@@ -158,6 +160,19 @@ async def test_a_recreated_group_has_no_earlier_members(coordinator):
     me, _ = await coordinator.enter(0, 1)
     coordinator.store.tuning.remove_group(fleet.GROUP)
     coordinator.store.tuning.add_group(group)
-    coordinator.service.join(me.key)
+    await coordinator.service.join(me.key)
     await coordinator.publish(me)
     assert await coordinator.peers(me, 5) == {}
+
+
+async def test_no_call_uses_the_database_on_the_event_loop(coordinator, clock):
+    with kept_off_event_loops(Backend, "translated"):
+        me, _peer, gone = await coordinator.enter(0, 1, 2)
+        await coordinator.publish(replace(me, weights=fleet.device(5).weights), version=2)
+        assert len(await coordinator.peers(me, 5)) == 2
+        await coordinator.service.leave(gone.key)
+        await coordinator.service.tidy()
+        clock.now += 1.1 * LEASE_SECONDS
+        await coordinator.service.join(me.key)
+        assert not await coordinator.service.forget_silent()
+        assert await coordinator.peers(me, 5) == {}
