@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic import AfterValidator, Field, ValidationError
@@ -34,6 +34,9 @@ from mistify_server.store.sql.postgresql.address import checked_address
 from mistify_server.telemetry.logs import LogFormat
 from mistify_server.tracing.opening import checked_collector
 from mistify_server.tuning.storage import MEMORY
+
+#: Settings of a store that only its main server may change.
+_OF_MAIN_SERVER: Final = frozenset({"artifacts", "artifacts_cache", "index"})
 
 
 def _file(example: str) -> Any:
@@ -311,7 +314,16 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
         problems = problems_of(error, ServeConfig)
         flagged = problems if path else [replace(wrong, place=_flag(wrong.place)) for wrong in problems]
         raise invalid_config(flagged, source) from error
+    if config.join and (of_main := _OF_MAIN_SERVER & config.model_fields_set):
+        problems = [_only_of_main_server(config, name, flag=name in chosen) for name in sorted(of_main)]
+        raise invalid_config(problems, source)
     return config if path is None else _anchored(config, chosen, path.parent)
+
+
+def _only_of_main_server(config: ServeConfig, name: str, *, flag: bool) -> Problem:
+    place, value = _flag(name) if flag else name, getattr(config, name)
+    fix = "leave it out here, and set it for the main server"
+    return Problem(place, f'"{value}" with --join', "the setting of the main server, which all use", fix)
 
 
 def _option(field: FieldInfo) -> OptionInfo:

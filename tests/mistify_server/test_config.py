@@ -106,6 +106,25 @@ def test_artifacts_in_a_bucket_have_a_limit_on_copies(tmp_path: Path) -> None:
     assert (settings.artifacts, settings.artifacts_cache) == ("s3://models/mistify", 3e9)
 
 
+def test_settings_of_the_main_server_are_refused_for_servers_that_join_it(
+    settings: Path, tmp_path: Path
+) -> None:
+    given = {"artifacts": "s3://models/mistify", "artifacts_cache": "20GB", "index": "memory"}
+    with pytest.raises(MistifyError) as raised:
+        load_config(None, {"store": tmp_path, "join": True, **given})
+    assert raised.value.code is ErrorCode.INVALID_CONFIG
+    assert [(problem.place, problem.value) for problem in raised.value.problems] == [
+        ("--artifacts", '"s3://models/mistify" with --join'),
+        ("--artifacts-cache", '"20GB" with --join'),
+        ("--index", '"memory" with --join'),
+    ]
+    settings.write_text('store = "store"\nindex = "memory"\n')
+    with pytest.raises(MistifyError, match=r"\n  index: got .* leave it out here"):
+        load_config(settings, {"join": True})
+    assert load_config(settings, {}).index == "memory"
+    assert load_config(None, {"store": tmp_path, "join": True}).join
+
+
 def test_the_example_has_every_key() -> None:
     assert load_config(EXAMPLE, {}).store == Path("/var/lib/mistify")
     content = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", EXAMPLE.read_text(), flags=re.MULTILINE))
