@@ -9,7 +9,6 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from structlog.contextvars import bound_contextvars
-from tenacity import AsyncRetrying
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job, JobState
@@ -20,7 +19,8 @@ from mistify_server.jobs.event_reads import EventRead, NextChange
 from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.jobs.job_traces import JobTraces
 from mistify_server.jobs.step_queue import StepScheduler
-from mistify_server.jobs.store_writer import StoreWriter, completed, is_outage, until_available
+from mistify_server.jobs.store_writer import StoreWriter, completed, is_outage
+from mistify_server.jobs.taken_jobs import attempts, taken_job
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
 from mistify_server.store.jobs import JobChange
@@ -149,7 +149,16 @@ class RunningJobs:
             self.wake_watchers(lease.job_id)
 
     async def catch_up(self, job_id: str) -> None:
-        """Follow changes that other servers have made to a running job in the store."""
+        """Follow changes of other servers to a running job; give it up if it cannot be read any more."""
+        try:
+            await self._catch_up(job_id)
+        except MistifyError as error:
+            if error.code is not ErrorCode.STORE_VERSION:
+                raise
+            await self._stop(job_id)
+            await self._give_up(job_id, error)
+
+    async def _catch_up(self, job_id: str) -> None:
         async with self.held(job_id), self.writing(job_id):
             (now,) = await asyncio.to_thread(self._store.leases.situations, [job_id], unfinished=False)
             runner = self._runners.get(job_id)
@@ -238,7 +247,8 @@ class RunningJobs:
             if latest.ended or so_far:
                 return
             failure = self._failures.get(job_id, self._stopped)
-            if failure is not None:
+            # Other servers may be of the version that can read it.
+            if failure is not None and not (self.has_others and failure.code is ErrorCode.STORE_VERSION):
                 raise failure
             await changed.wait()
 
@@ -310,14 +320,17 @@ class RunningJobs:
             except LeaseLostError as error:
                 _log.warning("%s", error)
             except MistifyError as error:
-                self._give_up(job_id, error)
+                await self._give_up(job_id, error)
             except Exception:
                 _log.exception("the job could not be ended because of an internal error")
-                self._give_up(job_id, MistifyError(ErrorCode.INTERNAL, _INTERNAL_ERROR))
+                await self._give_up(job_id, MistifyError(ErrorCode.INTERNAL, _INTERNAL_ERROR))
 
-    def _give_up(self, job_id: str, error: MistifyError) -> None:
+    async def _give_up(self, job_id: str, error: MistifyError) -> None:
+        """Note why this server cannot continue a job; those of the version that has written it can."""
         _log.error("the job cannot continue until the server is restarted: %s", error)
         self._failures[job_id] = error
+        if error.code is ErrorCode.STORE_VERSION:
+            await self._writer.write(partial(self._store.leases.give_back, job_id))
         self.wake_watchers(job_id)
 
     async def _adapt(self, job_id: str) -> None:
@@ -330,7 +343,7 @@ class RunningJobs:
                     if runner is None:
                         return
                     self._runners[job_id] = runner
-                async for attempt in _attempts():
+                async for attempt in attempts():
                     with attempt:
                         await self._limits.learn(runner.caller)
                 end = await runner.run()
@@ -346,16 +359,8 @@ class RunningJobs:
 
     async def _read_runner(self, job_id: str) -> JobRunner | None:
         """Return the runner of a job, read from the store; None if it has ended."""
-        async for attempt in _attempts():
-            with attempt:
-                lease = await asyncio.to_thread(self._store.leases.take, job_id)
-        if lease is None:
-            return None
-        async for attempt in _attempts():
-            with attempt:
-                job, states = await asyncio.to_thread(self._store.jobs.with_batches, job_id)
-                submitter = await asyncio.to_thread(self._store.jobs.submitter, job_id)
-        return self._runner(lease, job, states, submitter)
+        taken = await taken_job(self._store, job_id)
+        return None if taken is None else self._runner(*taken)
 
     def _runner(
         self, lease: JobLease, job: Job, states: Sequence[BatchState], submitter: CallerId
@@ -392,8 +397,3 @@ class RunningJobs:
         changed = self._changed.pop(job_id, None)
         if changed is not None:
             changed.set()
-
-
-def _attempts() -> AsyncRetrying:
-    """Return attempts of a job to read the store, which it repeats until that succeeds."""
-    return until_available(partial(_log.warning, "the job is waiting: %s"))

@@ -99,6 +99,10 @@ class Leases(ABC):
         """Free the jobs of this server, which does not run them any more."""
 
     @abstractmethod
+    def give_back(self, job_id: str) -> None:
+        """Free a job of this server, which does not run it; no effect on jobs of other servers."""
+
+    @abstractmethod
     def situations(self, own: Collection[str], *, unfinished: bool = True) -> list[JobSituation]:
         """Return the situations of jobs, the oldest first; goals are only counted for the own ones.
 

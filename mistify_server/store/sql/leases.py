@@ -75,6 +75,13 @@ class SqlLeases(Leases):
             return next_lease(job)
 
     @override
+    def give_back(self, job_id: str) -> None:
+        with self._database.write() as session:
+            own = JobRow.id == job_id, JobRow.owner == self.server
+            session.execute(update(JobRow).where(*own).values(owner=None))
+            self._database.announce(session)
+
+    @override
     def situations(self, own: Collection[str], *, unfinished: bool = True) -> list[JobSituation]:
         with self._database.read() as session:
             wanted = or_(JobRow.id.in_(own), JobRow.state.in_(UNFINISHED if unfinished else ()))

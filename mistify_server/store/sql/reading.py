@@ -2,12 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import (
     JSON,
     ColumnElement,
@@ -164,20 +165,21 @@ def _sources(session: Session, job_id: str) -> tuple[Source, ...]:
     planned = json_member(BatchRow.plan, "model_name"), json_member(BatchRow.plan, "source_costs")
     columns = select(BatchRow.number, *planned, BatchRow.root, BatchRow.reference, BatchRow.preparations)
     rows = session.execute(columns.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
-    return tuple(
-        replace(
-            _source(
-                SourceResult.model_validate(root),
-                None if reference is None else ReferenceResult.model_validate(reference),
-                _COSTS.validate_python(planned_costs),
-                {name: PrepareResult.model_validate(made) for name, made in preparations.items()},
-            ),
-            batch=number,
-            model=model,
+    with _of_this_version(job_id):
+        return tuple(
+            replace(
+                _source(
+                    SourceResult.model_validate(root),
+                    None if reference is None else ReferenceResult.model_validate(reference),
+                    _COSTS.validate_python(planned_costs),
+                    {name: PrepareResult.model_validate(made) for name, made in preparations.items()},
+                ),
+                batch=number,
+                model=model,
+            )
+            for number, model, planned_costs, root, reference, preparations in rows
+            if root is not None
         )
-        for number, model, planned_costs, root, reference, preparations in rows
-        if root is not None
-    )
 
 
 def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[Goal, ...]:
@@ -254,7 +256,23 @@ def job_row(session: Session, job_id: str, tenant: str | None = None) -> JobRow:
 def batch_states(session: Session, job_id: str) -> list[BatchState]:
     """Return a job's batches, in order, with all their results."""
     rows = session.scalars(select(BatchRow).filter_by(job_id=job_id).order_by(BatchRow.number))
-    return [_batch_state(session, row) for row in rows]
+    with _of_this_version(job_id):
+        return [_batch_state(session, row) for row in rows]
+
+
+@contextmanager
+def _of_this_version(job_id: str) -> Iterator[None]:
+    """Translate the errors of values of a job that servers of other versions have written."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise MistifyError(
+            ErrorCode.STORE_VERSION,
+            f"the job {job_id} was written by another version of Mistify, which this server cannot read "
+            f"({error.title}.{place}: {first['msg']}); upgrade this server",
+        ) from error
 
 
 def _batch_state(session: Session, row: BatchRow) -> BatchState:

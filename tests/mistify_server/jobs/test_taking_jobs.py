@@ -1,20 +1,24 @@
 """Jobs that a server takes and keeps, also while it waits for the store or is busy."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, Job, JobState
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.engines.local import LocalEngine
+from mistify_server.identity.callers import DEFAULT_TENANT
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.shared_jobs import SharedJobs
-from mistify_server.store.changes import Submission
+from mistify_server.store.changes import JobChanged, Submission
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.leases import JobLease
 from mistify_server.store.plans import BatchPlan
@@ -154,3 +158,47 @@ async def test_jobs_are_taken_although_another_one_cannot_be_followed(
     looking = asyncio.create_task(sharing.keep_looking())
     await wait_until(lambda: store.leases.situations(["free"])[-1].fence == 1)
     looking.cancel()
+
+
+def as_a_newer_version(database: Path, *, goal: str = "") -> None:
+    """Change the plan of a job as a server with another field does, and add a goal if it has an id."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE batches SET plan = json_set(plan, '$.faster', 1)")
+        if goal:
+            columns = [column for _, column, *_ in connection.execute("PRAGMA table_info(goals)")]
+            copied = ", ".join({"id": f"'{goal}'", "position": "9"}.get(column, column) for column in columns)
+            connection.execute(f"INSERT INTO goals SELECT {copied} FROM goals WHERE id = 'a'")  # noqa: S608
+
+
+async def events(jobs: RunningJobs) -> list[object]:
+    reads = [read async for read in jobs.watch(DEFAULT_TENANT, "j", 0)]
+    return [event.event for read in reads for event in read.events]
+
+
+async def test_a_job_of_a_newer_version_is_left_to_its_servers(
+    tmp_path: Path, store: Store, other: Store, jobs: RunningJobs, wait_until: Any
+) -> None:
+    store.leases.renew(SECONDS)
+    as_a_newer_version(tmp_path / "own-store" / "mistify.db")
+    jobs.start("j")
+    with pytest.raises(MistifyError, match=r"BatchPlan\.faster: .*; upgrade this server") as raised:
+        await events(jobs)
+    assert raised.value.code is ErrorCode.STORE_VERSION
+    await wait_until(lambda: other.leases.take("j") == JobLease("j", 2))
+    assert not any(map(jobs.is_waiting, store.leases.situations(["j"])))
+    jobs.has_others = True
+    other.jobs.end("j", JobChanged(JobState.CANCELLED))
+    assert (await events(jobs))[-1] is JobState.CANCELLED
+
+
+async def test_a_running_job_to_which_a_newer_version_adds_goals_is_left_to_its_servers(
+    site: Any, tmp_path: Path, store: Store, other: Store, jobs: RunningJobs, *, wait_until: Any
+) -> None:
+    store.leases.renew(SECONDS)
+    (site.control / "hold-source").touch()
+    jobs.start("j")
+    await wait_until(lambda: "j" in jobs.leases)
+    as_a_newer_version(tmp_path / "own-store" / "mistify.db", goal="c")
+    await jobs.catch_up("j")
+    assert "j" not in jobs.leases
+    assert other.leases.take("j") == JobLease("j", 2)
