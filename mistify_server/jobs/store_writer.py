@@ -55,6 +55,8 @@ async def completed(work: Coroutine[Any, Any, _Value]) -> _Value:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # otherwise, asyncio logs it, because nobody waits for it any more
         raise
 
 
