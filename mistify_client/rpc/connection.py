@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import grpc
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.times import moment
 from mistify.wire.address import TLS, is_on_this_machine
 from mistify.wire.errors import attached_error
 from mistify.wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
@@ -28,6 +30,9 @@ from mistify_client.rpc.trust import (
 
 #: In the details of a gRPC error: the certificate is not trusted, or belongs to another server.
 _BAD_CERTIFICATE = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
+
+#: In such details: a certificate is not valid at this time.
+_UNTIMELY_CERTIFICATE = re.compile("certificate (is not yet valid|has expired)")
 
 #: In the details of a gRPC error: the address says tls://, but the server does not use TLS.
 _NO_TLS = "WRONG_VERSION_NUMBER"
@@ -269,17 +274,26 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
 
 def _tls_error(call: grpc.RpcError, address: str) -> MistifyError | None:
     """Return the error if client and server do not agree on TLS or on certificates; None if they do."""
-    if _BAD_CERTIFICATE.search(call.details() or ""):
+    details = call.details() or ""
+    if untimely := _UNTIMELY_CERTIFICATE.search(details):
         return MistifyError(
             ErrorCode.UNAUTHENTICATED,
-            f"the server at {address} did not prove its identity ({call.details()}); name the "
+            f"the server at {address} did not prove its identity: its certificate {untimely[1]} by the clock "
+            f"of this machine, which shows {moment(time.time() * 1000)}; correct the clock, or renew the "
+            "certificate",
+        )
+    if _BAD_CERTIFICATE.search(details):
+        return MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"the server at {address} did not prove its identity ({details}); name the "
             f"authority's certificate by --ca FILE (or in {CA}), and the server as its certificate does",
         )
     if address.startswith(TLS) and asks_for_certificate(address.removeprefix(TLS)):
+        valid = "" if own_certificate() is None else ", and valid by the clock of the server,"
         return MistifyError(
             ErrorCode.UNAUTHENTICATED,
             f"the server at {address} asks for a certificate of its clients; give one of the authority "
-            f"that it trusts by --certificate FILE and --key FILE (or in {CERTIFICATE} and {KEY})",
+            f"that it trusts{valid} by --certificate FILE and --key FILE (or in {CERTIFICATE} and {KEY})",
         )
     if _is_addressed_wrongly(call, address):
         other = address.removeprefix(TLS) if address.startswith(TLS) else TLS + address

@@ -91,8 +91,13 @@ class PackageFiles:
         except MistifyError as error:
             if error.code is not ErrorCode.CORRUPT_PACKAGE:
                 raise
-            raise MistifyError(
-                error.code,
-                f'{file.name} of the goal "{goal_id}" is damaged or missing in the server\'s store; port its '
-                "config again into another directory, which replaces the file",
-            ) from error
+            raise damaged(goal_id, file) from error
+
+
+def damaged(goal_id: str, file: PackageFile) -> MistifyError:
+    """Return the error for a file of a goal's package that does not have its content any more."""
+    return MistifyError(
+        ErrorCode.CORRUPT_PACKAGE,
+        f'{file.name} of the goal "{goal_id}" is damaged or missing in the server\'s store; port its '
+        "config again into another directory, which replaces the file",
+    )

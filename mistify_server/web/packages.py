@@ -2,28 +2,34 @@
 
 import asyncio
 import base64
+import hashlib
+import logging
 import os
 import zipfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from http import HTTPStatus
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Final
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import FileResponse, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from mistify.ed25519 import PublicKey
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
 from mistify.package.signature import KeyRotation
-from mistify_server.jobs.package_files import PackageFiles
+from mistify_server.jobs.package_files import PackageFiles, damaged
 from mistify_server.jobs.service import PortingService
 from mistify_server.web.problems import responses
 
 _CHUNK: Final = 1 << 20
+
+_log = logging.getLogger(__name__)
 
 
 class SigningKeysModel(BaseModel):
@@ -35,9 +41,52 @@ class SigningKeysModel(BaseModel):
 
 
 class _PackageFileResponse(FileResponse):
-    """A response with a file, read in large pieces: each of them takes a thread."""
+    """A response with a file of a package, read in large pieces: each of them takes a thread.
+
+    A file that changes after it was checked is not sent to its end, so that no client takes it for complete.
+    """
 
     chunk_size = _CHUNK
+
+    def __init__(self, path: Path, status: os.stat_result, goal_id: str, file: PackageFile) -> None:
+        encoded = base64.b64encode(bytes.fromhex(file.sha256)).decode()
+        super().__init__(
+            path,
+            media_type="application/octet-stream",
+            filename=file.name,
+            headers={"etag": f'"{file.sha256}"', "repr-digest": f"sha-256=:{encoded}:"},
+            stat_result=status,
+        )
+        self._sha256 = file.sha256
+        self._damage = damaged(goal_id, file)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_body = scope["method"] == "GET"
+        await super().__call__(scope, receive, self._checked(send) if has_body else send)
+
+    def _checked(self, send: Send) -> Send:
+        """Return a function that sends a whole file, without its last piece if it has another content."""
+        digest, is_whole = hashlib.sha256(), False
+        last: Message | None = None
+
+        async def checked(message: Message) -> None:
+            nonlocal is_whole, last
+            if message["type"] == "http.response.start":
+                is_whole = message["status"] == HTTPStatus.OK
+            if message["type"] != "http.response.body" or not is_whole:
+                await send(message)
+                return
+            if last is not None:
+                await send(last)
+            await asyncio.to_thread(digest.update, message["body"])
+            last = message
+            if not message["more_body"]:
+                if digest.hexdigest() == self._sha256:
+                    await send(message)
+                else:
+                    _log.error("a download was broken off: %s", self._damage)
+
+        return checked
 
 
 class _ArchiveResponse(StreamingResponse):
@@ -72,9 +121,10 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
     async def file(job_id: str, goal_id: str, name: str) -> FileResponse:
         """Send a file of a package or a range of it, with its digest in `Repr-Digest`."""
         packaged, path = await asyncio.to_thread(stored.file, job_id, goal_id, name)
-        return _PackageFileResponse(
-            path, media_type="application/octet-stream", filename=name, headers=_digest(packaged)
-        )
+        status = await asyncio.to_thread(path.stat)
+        if status.st_size != packaged.size:
+            raise damaged(goal_id, packaged)
+        return _PackageFileResponse(path, status, goal_id, packaged)
 
     @router.get(
         "/jobs/{job_id}/goals/{goal_id}/package.zip",
@@ -115,19 +165,29 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
     return router
 
 
-def _digest(file: PackageFile) -> dict[str, str]:
-    encoded = base64.b64encode(bytes.fromhex(file.sha256)).decode()
-    return {"etag": f'"{file.sha256}"', "repr-digest": f"sha-256=:{encoded}:"}
-
-
 def _archive(stored: PackageFiles, job_id: str, goal_ids: Sequence[str]) -> IO[bytes]:
-    """Return an open archive of the packages of goals, in an unnamed file that disappears when closed."""
+    """Return an open archive of the packages of goals, in an unnamed file that disappears when closed.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, a file has changed meanwhile; as for `PackageFiles.files`.
+    """
     files = {goal_id: stored.files(job_id, goal_id) for goal_id in goal_ids}
     with ExitStack() as opened:
         archive = opened.enter_context(TemporaryFile())
         with zipfile.ZipFile(archive, "w") as packed:
             for goal_id, packaged in files.items():
                 for file, path in packaged:
-                    packed.write(path, f"{goal_id}/{file.name}")
+                    if _pack(packed, f"{goal_id}/{file.name}", path) != file.sha256:
+                        raise damaged(goal_id, file)
         opened.pop_all()
     return archive
+
+
+def _pack(archive: zipfile.ZipFile, name: str, path: Path) -> str:
+    """Add a file to an archive; return the SHA-256 (hex) of the content that was added."""
+    digest = hashlib.sha256()
+    with path.open("rb") as source, archive.open(zipfile.ZipInfo.from_file(path, name), "w") as target:
+        while piece := source.read(_CHUNK):
+            digest.update(piece)
+            target.write(piece)
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""A store on a disk that is really full: calls are refused, steps wait, and both go on once there is space."""
+"""A store on a disk that is really full: calls are refused and steps wait, until there is space."""
 
 import asyncio
 import hashlib
@@ -68,7 +68,9 @@ async def test_submissions_are_refused_until_there_is_space(
         assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
         assert (await callers.web.get("/healthz")).status_code == 200
         assert await callers.grpc.job(before.id) == before
-        assert [each["job"]["id"] for each in (await callers.web.get("/v1/jobs")).json()["jobs"]] == [before.id]
+        assert [each["job"]["id"] for each in (await callers.web.get("/v1/jobs")).json()["jobs"]] == [
+            before.id
+        ]
     job = await callers.grpc.submit(configs, key="k")
     assert (await callers.grpc.finished(job.id)).state is JobState.DONE
 

@@ -34,7 +34,7 @@ def no_more_files() -> Iterator[None]:
 
 @contextmanager
 def small_disk(directory: Path, size: int) -> Iterator[None]:
-    """Mount a disk of a size in bytes at a directory within the block; skip the test if this is not allowed."""
+    """Mount a disk of a size in bytes within the block; skip the test if this is not allowed."""
     options = f"size={size},mode=0700"
     mount = ["mount", "-t", "tmpfs", "-o", options, "small-disk", str(directory)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:

@@ -72,6 +72,11 @@ class Cluster:
             cursor = connection.execute(statements)
             return cursor.fetchall() if cursor.description else []
 
+    def end_connections(self) -> None:
+        """End all connections of clients, as an administrator or a broken network does."""
+        clients = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {clients}")  # noqa: S608
+
     def start(self) -> None:
         """Start PostgreSQL, and wait until it accepts connections."""
         log = str(self.directory / "log")

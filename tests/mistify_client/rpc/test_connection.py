@@ -1,3 +1,4 @@
+import re
 import signal
 import sys
 import threading
@@ -5,17 +6,22 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 from types import FrameType
 
 import grpc
 import pytest
+import trustme
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.times import utc_now
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify_client.rpc.connection import Connection
 
 REQUEST = pb.GetJobRequest(job_id="job-1")
+HOUR = timedelta(hours=1)
 
 
 class CallerInterrupted:
@@ -54,11 +60,16 @@ class LateMethod:
 
 
 @contextmanager
-def served(**handlers: grpc.RpcMethodHandler) -> Iterator[str]:
+def served(
+    credentials: grpc.ServerCredentials | None = None, **handlers: grpc.RpcMethodHandler
+) -> Iterator[str]:
     """Serve the methods of a service `test`, and yield the address."""
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", handlers)])
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    if credentials is None:
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    else:
+        address = f"tls://127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
     server.start()
     yield address
     server.stop(None).wait()
@@ -179,3 +190,62 @@ def test_calls_after_closing_the_connection_are_cancelled() -> None:
         with pytest.raises(MistifyError, match=r"the connection to 127\.0\.0\.1:1 was closed") as caught:
             begin()
         assert caught.value.code is ErrorCode.CANCELLED
+
+
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
+    """Return an authority that connections trust."""
+    made = trustme.CA()
+    made.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("MISTIFY_CA", str(tmp_path / "authority.pem"))
+    return made
+
+
+def files_of(certificate: trustme.LeafCert) -> tuple[bytes, bytes]:
+    """Return the private key and the certificate."""
+    return certificate.private_key_pem.bytes(), certificate.cert_chain_pems[0].bytes()
+
+
+def refusal(address: str) -> MistifyError:
+    """Return the error of a call."""
+    connection = Connection(address, None)
+    with pytest.raises(MistifyError) as caught:
+        connection.call(PortingStub(connection.channel).GetJob, REQUEST, 60.0)
+    connection.close()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "said"),
+    [(HOUR, 24 * HOUR, "is not yet valid"), (-24 * HOUR, -HOUR, "has expired")],
+)
+def test_the_error_of_a_certificate_of_another_time_shows_the_clock(
+    authority: trustme.CA, begins: timedelta, ends: timedelta, said: str
+) -> None:
+    """The clock of this machine, or of the one that made the certificate, is an hour off."""
+    now = utc_now()
+    made = authority.issue_cert("127.0.0.1", not_before=now + begins, not_after=now + ends)
+    with served(grpc.ssl_server_credentials([files_of(made)])) as address:
+        error = refusal(address)
+    assert error.code is ErrorCode.UNAUTHENTICATED
+    shown = rf"its certificate {said} by the clock of this machine, which shows [-0-9]+ [:0-9]+ UTC; "
+    assert re.search(shown + "correct the clock, or renew the certificate", error.message)
+
+
+def test_the_error_of_a_client_whose_certificate_is_refused_mentions_the_clock(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = utc_now()
+    own = authority.issue_cert("client", not_before=now + HOUR, not_after=now + 24 * HOUR)
+    for variable, content in zip(("MISTIFY_KEY", "MISTIFY_CERTIFICATE"), files_of(own), strict=True):
+        (tmp_path / variable).write_bytes(content)
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    asking = grpc.ssl_server_credentials(
+        [files_of(authority.issue_cert("127.0.0.1"))],
+        authority.cert_pem.bytes(),
+        require_client_auth=True,
+    )
+    with served(asking) as address:
+        error = refusal(address)
+    assert error.code is ErrorCode.UNAUTHENTICATED
+    assert "of the authority that it trusts, and valid by the clock of the server" in error.message

@@ -1,6 +1,7 @@
 """A PostgreSQL that is away or hangs in mid-job: jobs and watchers wait, and continue automatically."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobState
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import Backoff, retried
 from mistify_server.identity.authentication import create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.server import running_server
@@ -63,6 +66,40 @@ async def test_jobs_and_watchers_wait_for_the_database_and_continue(
     assert not [record for record in caplog.records if record.exc_info]
     assert 1 <= caplog.text.count("cannot be used: ") <= len(watching)
     assert "can be used again" in caplog.text
+
+
+async def test_jobs_and_clients_survive_connections_that_are_ended_again_and_again(
+    site: Any,
+    cluster: Cluster,
+    call_at: Any,
+    make_config: Config,
+    *,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each event that a watcher sees ends all connections, also those of the next submission."""
+    configs = [[make_config(f"{name}-{share}", FLOP=f"{share}x") for share in (0.9, 0.8)] for name in "abc"]
+    async with running_server(site.settings(database=cluster.new_database())) as (address, _):
+        caller = call_at(address)
+        with PortingClient(address) as client:
+
+            def submitted(number: int) -> str:
+                text = json.dumps(configs[number])
+                return retried(lambda: client.submit(text, f"key-{number}"), Backoff(longest=0.5)).id
+
+            for number in range(len(configs)):
+                job_id, seen = await asyncio.to_thread(submitted, number), []
+                submitting = asyncio.create_task(asyncio.to_thread(submitted, (number + 1) % len(configs)))
+                async for event in caller.watch(job_id):
+                    await asyncio.to_thread(cluster.end_connections)
+                    seen.append(event)
+                await submitting
+                assert [event.sequence for event in seen] == list(range(1, len(seen) + 1))
+                assert seen[-1].event is JobState.DONE
+                met = [event.goal_id for event in seen if event.event is GoalState.MET]
+                assert sorted(met) == sorted(str(config["id"]) for config in configs[number])
+            assert len(await asyncio.to_thread(lambda: list(client.jobs()))) == len(configs)
+        await caller.channel.close()
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_a_database_that_hangs_is_noticed_and_used_again(

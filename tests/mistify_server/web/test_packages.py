@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from mistify.jobs.job import PackageFile
+from mistify_server.jobs.package_files import PackageFiles
 from tests.support.disks import files_limited_to
 
 Config = Callable[..., dict[str, object]]
@@ -78,6 +80,50 @@ async def test_a_damaged_package_is_refused_until_it_is_made_again(
     await web.get(f"/v1/jobs/{again}/events")
     assert (await web.get(network)).content == content
     assert (await web.get(archive)).status_code == 200
+
+
+@pytest.mark.parametrize("damage", ["first bit", "last bit", "half", "everything"])
+async def test_content_that_changes_after_the_check_is_never_complete(
+    web: httpx.AsyncClient, archive: str, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    network = archive.replace("package.zip", "files/serve.tflite")
+    content = (await web.get(network)).content
+    assert len(content) > 2**20  # it is sent in several pieces
+    changed = {
+        "first bit": bytes([content[0] ^ 1]) + content[1:],
+        "last bit": content[:-1] + bytes([content[-1] ^ 1]),
+        "half": content[: len(content) // 2],
+        "everything": b"",
+    }[damage]
+    intact = PackageFiles._intact
+
+    def then_damaged(stored: PackageFiles, goal_id: str, file: PackageFile) -> Path:
+        path = intact(stored, goal_id, file)
+        if file.name == "serve.tflite":
+            path.write_bytes(changed)
+        return path
+
+    monkeypatch.setattr(PackageFiles, "_intact", then_damaged)
+    with suppress(httpx.RemoteProtocolError):  # the connection is closed before the end
+        assert (await web.get(network)).status_code == 500
+    monkeypatch.undo()
+    assert (await web.get(network)).status_code == 500
+
+
+async def test_content_that_changes_while_it_is_packed_is_refused(
+    web: httpx.AsyncClient, archive: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intact = PackageFiles._intact
+
+    def then_damaged(stored: PackageFiles, goal_id: str, file: PackageFile) -> Path:
+        path = intact(stored, goal_id, file)
+        path.write_bytes(path.read_bytes()[:-1] + b"X")
+        return path
+
+    monkeypatch.setattr(PackageFiles, "_intact", then_damaged)
+    answer = await web.get(archive)
+    assert (answer.status_code, answer.json()["code"]) == (500, "CORRUPT_PACKAGE")
+    assert files_in(temporary) == []
 
 
 async def test_an_archive_too_large_for_the_disk_leaves_no_files(
