@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+import time
 from pathlib import Path
 
 from mistify.wire.listening import Certificate
@@ -16,9 +17,12 @@ parser.add_argument("--token")
 parser.add_argument("--database")
 parser.add_argument("--join", action="store_true")
 parser.add_argument("--lease", type=float, default=15.0)
+parser.add_argument("--clock-off-by", type=float, default=0.0, metavar="SECONDS")
 parser.add_argument("--certificate", type=Path, nargs=2)
 parser.add_argument("worker", nargs="+")
 arguments = parser.parse_args()
+now, now_ns, off = time.time, time.time_ns, arguments.clock_off_by
+time.time, time.time_ns = lambda: now() + off, lambda: now_ns() + int(off * 1e9)
 settings = ServerSettings(
     store=arguments.store,
     database=arguments.database,
