@@ -1,5 +1,6 @@
 """Subnet sampling for path training, biased towards subnets that goals are likely to select."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +13,10 @@ _UNIFORM_SHARE: Final = 0.2
 
 #: The assumed error of the variants' losses: the standard deviation of their natural logarithm.
 _LOSS_DEVIATION: Final = 0.7
+
+#: Subnets drawn to find the variants that goals may need, and the share of them in which such a variant is.
+_DRAWN: Final = 600
+_NEEDED_SHARE: Final = 1 / 20
 
 #: Bisection steps in the search for the cost penalty at which a subnet just meets its limit.
 _HALVINGS: Final = 12
@@ -44,6 +49,17 @@ class PathSampler:
             subnet = self._space.random(rng) if rng.random() < _UNIFORM_SHARE else self._near_best(rng)
             if subnet != self._space.original:
                 return subnet
+
+    def needed(self, rng: np.random.Generator) -> list[int]:
+        """Return the variants that goals may need: those in many subnets near the best, and in the cheapest.
+
+        If no subnet is cheaper than the original network, all are returned.
+        """
+        drawn = Counter(number for _ in range(_DRAWN) for number in self._near_best(rng))
+        often = {number for number, times in drawn.items() if times >= _NEEDED_SHARE * _DRAWN}
+        variants = range(self._space.blocks, len(self._costs))
+        needed = often.union(self._space.cheapest(self._costs.tolist())).intersection(variants)
+        return sorted(needed or variants)
 
     def _near_best(self, rng: np.random.Generator) -> Subnet:
         limit = rng.uniform(self._least, self._most)

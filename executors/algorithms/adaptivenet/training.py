@@ -140,10 +140,14 @@ class SupernetTraining:
     def worthwhile(self, losses: Sequence[float]) -> Collection[int]:
         """Return the variants that are trained on paths and packaged, at least one.
 
+        Each has more training steps the fewer there are, and each step takes less time. So variants that
+        hardly any goal would need are dropped.
+
         Args:
             losses: Loss added by each variant alone, after distillation.
         """
-        return range(len(losses))
+        sampler = PathSampler(self._supernet.space, self.costs(), losses)
+        return sampler.needed(np.random.default_rng(self._assignment.seed))
 
     def _keep(self, numbers: Collection[int]) -> None:
         """Drop all variants except some of them."""
