@@ -14,7 +14,7 @@ BENCHMARKS := porting.default_config porting.within_time porting.goal_tree porti
 	tuning.adversaries tuning.communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
-.PHONY: help install demo test test-slow test-web bench results docs support-matrix onnx-matrix onnx-operators check format proto clean
+.PHONY: help install demo test test-slow test-web bench results docs support-matrix onnx-matrix onnx-operators check bom audit format proto clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -74,6 +74,18 @@ check: install  ## Check format, lint, docstrings, types, layers and generated c
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=build/proto --pyi_out=build/proto \
 		--grpc_python_out=build/proto $(PROTOS)
 	diff -r -x __init__.py -x __pycache__ build/proto/mistify/v1 mistify/v1
+
+bom: install  ## Write the bill of materials of .venv, build/bom.json (CycloneDX)
+	$(BIN)/pip install --quiet --editable '.[audit]'
+	mkdir -p build
+	$(BIN)/python -m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file build/bom.json $(BIN)/python
+
+audit: install  ## Check the packages in .venv for known vulnerabilities; requires a connection to pypi.org
+	$(BIN)/pip install --quiet --editable '.[audit]'
+	mkdir -p build
+	$(BIN)/pip freeze --all --exclude-editable > build/installed.txt
+	$(BIN)/python -m pip_audit --requirement build/installed.txt --no-deps --disable-pip --strict --progress-spinner off
 
 format: install  ## Format the code
 	$(BIN)/ruff format .

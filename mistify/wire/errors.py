@@ -1,7 +1,10 @@
 """Errors as metadata of a failed call, so that the caller gets the error itself with all its problems."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
+
+from google.protobuf.message import DecodeError
 
 from mistify.errors import MistifyError, Problem
 from mistify.v1 import porting_pb2 as pb
@@ -21,10 +24,11 @@ def error_metadata(error: MistifyError) -> tuple[tuple[str, bytes], ...]:
 
 
 def attached_error(metadata: Iterable[Any] | None) -> MistifyError | None:
-    """Return the error in the trailing metadata of a failed call; None if there is none."""
+    """Return the error in the trailing metadata of a failed call; None if there is none that can be read."""
     for entry in metadata or ():
         if entry.key == ERROR_METADATA:
-            return porting.error_from_proto(pb.ErrorInfo.FromString(entry.value))
+            with suppress(DecodeError):
+                return porting.error_from_proto(pb.ErrorInfo.FromString(entry.value))
     return None
 
 

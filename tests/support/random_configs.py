@@ -6,6 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.support.random_json import at, changed, inside
+
 #: Valid configs, which together have most of the settings.
 VALID: tuple[Any, ...] = (
     {
@@ -131,23 +133,6 @@ SPECIAL = (
 )
 
 
-def inside(value: Any) -> list[tuple[str | int, ...]]:
-    """Return the keys of all values inside a value, itself first."""
-    if isinstance(value, dict):
-        children: Any = value.items()
-    elif isinstance(value, list):
-        children = enumerate(value)
-    else:
-        children = ()
-    return [(), *((key, *rest) for key, child in children for rest in inside(child))]
-
-
-def at(value: Any, keys: tuple[str | int, ...]) -> Any:
-    for key in keys:
-        value = value[key]
-    return value
-
-
 _PARTS = [at(value, keys) for value in VALID for keys in inside(value)]
 _KEYS = sorted({key for value in VALID for keys in inside(value) for key in keys if isinstance(key, str)})
 
@@ -172,27 +157,8 @@ values = st.recursive(
 )
 
 
-@st.composite
-def mutated(draw: st.DrawFn) -> Any:
-    """Return a valid config with up to four changes: values replaced, added, removed or moved."""
-    config = deepcopy(draw(st.sampled_from(VALID)))
-    for _ in range(draw(st.integers(1, 4))):
-        place = draw(st.sampled_from(inside(config)))
-        change = draw(st.sampled_from(["replace", "add", "remove", "listed"]))
-        if not place and change != "add":
-            continue
-        around = at(config, place[:-1])
-        if change == "replace":
-            around[place[-1]] = draw(values)
-        elif change == "remove":
-            del around[place[-1]]
-        elif change == "listed":
-            around[place[-1]] = [around[place[-1]], draw(values)]
-        elif isinstance(here := at(config, place), dict):
-            here[draw(keys)] = draw(values)
-        elif isinstance(here, list):
-            here.insert(draw(st.integers(0, len(here))), draw(values))
-    return config
+#: Valid configs with a few changes.
+mutated = st.sampled_from(VALID).flatmap(lambda config: changed(config, values, keys))
 
 
 _FRAGMENTS = st.sampled_from(
@@ -225,7 +191,7 @@ _FRAGMENTS = st.sampled_from(
 @st.composite
 def texts(draw: st.DrawFn) -> str:
     """Return a text with a config that is probably invalid, or not even JSON."""
-    value = draw(mutated() | values)
+    value = draw(mutated | values)
     text = json.dumps(value, ensure_ascii=draw(st.booleans()))
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
         start = draw(st.integers(0, len(text)))

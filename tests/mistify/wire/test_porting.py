@@ -1,4 +1,5 @@
 from functools import reduce
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from mistify.jobs.plan import (
 from mistify.quotas import CallerStatus
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
+from mistify.wire.errors import attached_error, error_metadata
 from tests.support.job_values import details, events, jobs, plans, problems, statuses, texts
 
 
@@ -72,6 +74,15 @@ def test_an_unknown_code_is_internal() -> None:
     assert (
         porting.error_from_proto(pb.ErrorInfo(code="FROM_THE_FUTURE", message="m")).code is ErrorCode.INTERNAL
     )
+
+
+def test_metadata_that_cannot_be_read_are_no_error() -> None:
+    error = MistifyError(ErrorCode.CONFLICT, "m")
+    ((key, content),) = error_metadata(error)
+    read = attached_error([SimpleNamespace(key=key, value=content)])
+    assert read is not None
+    assert read.code is ErrorCode.CONFLICT
+    assert attached_error([SimpleNamespace(key=key, value=content[:-1])]) is None
 
 
 @pytest.mark.parametrize(
