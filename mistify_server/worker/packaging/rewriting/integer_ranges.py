@@ -2,8 +2,8 @@
 
 The converter assigns the output range of MINIMUM, MAXIMUM and SELECT to their inputs, so other readers of
 these get clipped values. REVERSE_V2 copies its input integers but declares a different scale. ONE_HOT writes
-the zero of a different scale, which means one half on its own scale; other values are correct. SCATTER_ND, to
-which updates of tensors are converted, writes the integer zero, whatever it means, where no update goes.
+the zero of a different scale, which means one half on its own scale; other values are correct. For scattered
+updates, see `scattering`.
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from mistify_server.worker.packaging.rewriting.calls import Calls, GraphBody, bodies, node_of
+from mistify_server.worker.packaging.rewriting.scattering import scatter_integers
 
 #: Operation -> indices of the inputs whose range it forces.
 _FORCED: Final[Mapping[str, tuple[int, ...]]] = {
@@ -32,8 +33,8 @@ _STEP: Final = float(np.finfo(np.float32).epsneg)
 def keep_ranges(graph: Any) -> None:
     """Insert copies of inputs if an operation would force its range on other readers.
 
-    A one-hot tensor is computed from ones and minus ones, with zero derived from the latter. Of scattered
-    updates, only the places with updates are read.
+    A one-hot tensor is computed from ones and minus ones, with zero derived from the latter. Scattered
+    updates are replaced as well.
 
     Args:
         graph: A `GraphDef` with its functions, modified in place.
@@ -43,17 +44,13 @@ def keep_ranges(graph: Any) -> None:
         for node, place in list(_inputs_to_copy(body)):
             copies += 1
             calls.insert(node, place, body, f"copy_{copies}", partial(_copied, number=copies))
+        nodes = body.by_name()
         for node in body.nodes:
             if node.op == "OneHot" and _is_float(node) and _of_last_axis(node):
                 value = node.attr["T"].type
                 types = _type_of_indices(node), tf.int32.as_datatype_enum, value, value
                 calls.replace(node, body, "one_hot", _one_hot, types)
-            elif node.op == "TensorScatterUpdate" and _is_float(node):
-                value, places = node.attr["T"].type, node.attr["Tindices"].type
-                calls.replace(node, body, "scatter_update", _updated, (value, places, value))
-            elif node.op == "ScatterNd" and _is_float(node):
-                value, places = node.attr["T"].type, node.attr["Tindices"].type
-                calls.replace(node, body, "scatter", _scattered, (places, value, places))
+            scatter_integers(node, body, nodes, calls)
     calls.define()
 
 
@@ -74,23 +71,6 @@ def _one_hot(indices: Any, depth: Any, on: Any, off: Any) -> Any:
     Intermediate integers would not help, because the converter fuses ONE_HOT and CAST.
     """
     return 0.5 * (on - off) * tf.one_hot(indices, depth, 1.0, -1.0) + 0.5 * (on + off)
-
-
-def _updated(tensor: Any, indices: Any, updates: Any) -> Any:
-    """Return a tensor with updates at some places."""
-    shape = tf.shape(tensor, out_type=indices.dtype)
-    return tf.where(_written(indices, updates, shape), tf.scatter_nd(indices, updates, shape), tensor)
-
-
-def _scattered(indices: Any, updates: Any, shape: Any) -> Any:
-    """Return updates at some places, and zeros elsewhere."""
-    scattered = tf.scatter_nd(indices, updates, shape)
-    return tf.where(_written(indices, updates, shape), scattered, tf.zeros_like(scattered))
-
-
-def _written(indices: Any, updates: Any, shape: Any) -> Any:
-    """Return where updates go, as computed in int32, in which zero is zero."""
-    return tf.scatter_nd(indices, tf.ones_like(updates, tf.int32), shape) > 0
 
 
 def _copied(x: Any, number: int) -> Any:

@@ -10,6 +10,7 @@ from mistify_server.worker.packaging.rewriting.dilation import fuse_dilations
 from mistify_server.worker.packaging.rewriting.integer_masks import keep_resolution
 from mistify_server.worker.packaging.rewriting.integer_operations import use_integer_kernels
 from mistify_server.worker.packaging.rewriting.integer_ranges import keep_ranges
+from mistify_server.worker.packaging.rewriting.scattering import average_updates
 from mistify_server.worker.packaging.rewriting.stable_operations import make_stable
 
 
@@ -40,5 +41,7 @@ def _rewritten(content: bytes, *, integers: bool) -> bytes:
         use_integer_kernels(graph)
         keep_resolution(graph)
         keep_ranges(graph)
+    else:
+        average_updates(graph)
     rewritten: bytes = saved.SerializeToString()
     return rewritten
