@@ -22,7 +22,7 @@ def read_token(path: Path | None) -> str | None:
         with path.open(encoding="utf-8") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             token = file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # not UTF-8, or a name with a null character
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise _invalid(path, reason, "a file with a token", "check the path") from error
     if mode & _OTHERS:

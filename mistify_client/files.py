@@ -4,10 +4,11 @@ import errno
 import os
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files.locking import try_lock
@@ -34,8 +35,25 @@ def read_text(path: Path) -> str:
             str(path), f"a file that is not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8"
         )
         raise invalid_config([problem], str(path)) from error
-    except OSError as error:
-        problem = Problem(str(path), error.strerror or str(error), "a file to read", "check the path")
+    except (OSError, ValueError) as error:  # a name with a null character is a `ValueError`
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        problem = Problem(str(path), reason, "a file to read", "check the path")
+        raise invalid_config([problem], str(path)) from error
+
+
+def read_toml(path: Path, expected: str) -> dict[str, Any]:
+    """Return the content of a TOML file.
+
+    Args:
+        expected: Its kind in errors, such as "a monitor.toml".
+
+    Raises:
+        MistifyError: INVALID_CONFIG if it cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:  # some numbers and depths are only too large for Python
+        problem = Problem(str(path), "a file that is not valid TOML", expected, f"fix it: {error}")
         raise invalid_config([problem], str(path)) from error
 
 

@@ -4,7 +4,6 @@ Each field of `ServeConfig` is both a flag and a key of the file.
 """
 
 import inspect
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -307,13 +306,13 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
         if path is not None:
             path.read_bytes()  # pydantic-settings treats a missing file as empty
         config = ConfigWithFile(**chosen)  # type: ignore[arg-type]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        problem = Problem(source, f"a file that cannot be read ({error})", "a TOML file", "fix it")
-        raise invalid_config([problem], source) from error
     except ValidationError as error:
         problems = problems_of(error, ServeConfig)
         flagged = problems if path else [replace(wrong, place=_flag(wrong.place)) for wrong in problems]
         raise invalid_config(flagged, source) from error
+    except (OSError, ValueError, RecursionError) as error:  # not TOML, or too large a number or depth
+        problem = Problem(source, f"a file that cannot be read ({error})", "a TOML file", "fix it")
+        raise invalid_config([problem], source) from error
     if config.join and (of_main := _OF_MAIN_SERVER & config.model_fields_set):
         problems = [_only_of_main_server(config, name, flag=name in chosen) for name in sorted(of_main)]
         raise invalid_config(problems, source)

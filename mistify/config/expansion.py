@@ -213,9 +213,9 @@ def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[P
         expected, fix = unknown_name(unknown[0], names)
         problems.append(InvalidValue(pattern, f"in braces: {expected}", fix).problem(place))
         return goal
-    if numbers and not wanted:
-        pattern = "-".join([pattern, *(f"{{{name}}}" for name in numbers)])
-    return {**goal, "id": _PLACEHOLDER.sub(lambda match: names[match[1]], pattern)}
+    suffixes = () if wanted else (names[name] for name in numbers)
+    made = _PLACEHOLDER.sub(lambda match: names[match[1]], pattern)
+    return {**goal, "id": "-".join([made, *suffixes])}
 
 
 def _names(goal: Object) -> dict[str, str]:

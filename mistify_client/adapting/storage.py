@@ -113,7 +113,7 @@ class AdaptationStorage:
     def _entries(self) -> Iterator[dict[str, Any]]:
         with suppress(OSError, UnicodeDecodeError):
             for line in self._history.read_text(encoding="utf-8").splitlines():
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):
                     entry = json.loads(line)
                     if isinstance(entry, dict):
                         yield entry

@@ -116,7 +116,8 @@ def status(
             shown = "\n".join(lines(content))
         except FileNotFoundError as error:
             raise MistifyError(ErrorCode.NOT_FOUND, f"no monitor has run for {package}; {start}") from error
-        except (ValueError, LookupError, TypeError, AttributeError) as error:  # for example after a power cut
+        # For example after a power cut.
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise MistifyError(
                 ErrorCode.NOT_FOUND,
                 f"{state.status} is not the status of a monitor; a running one rewrites it, else {start}",

@@ -1,16 +1,15 @@
 """The table `[lending]` of a config: the helpers of a device."""
 
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from mistify.errors import Problem, invalid_config
+from mistify.errors import invalid_config
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify.tokens import read_token
 from mistify.wire.address import is_address
-from mistify_client.files import read_text
+from mistify_client.files import read_toml
 
 
 def _check_address(address: str) -> str:
@@ -74,11 +73,8 @@ def read_lending(path: Path) -> LendingConfig:
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the table.
     """
+    content = read_toml(path, "a config")
     try:
-        content = tomllib.loads(read_text(path))
         return _Tables.model_validate(content).lending.below(path.parent.resolve())
-    except tomllib.TOMLDecodeError as error:
-        problem = Problem(str(path), "a file that is not valid TOML", "a config", f"fix it: {error}")
-        raise invalid_config([problem], str(path)) from error
     except ValidationError as error:
         raise invalid_config(problems_of(error, _Tables, value=content), str(path)) from error

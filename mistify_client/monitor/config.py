@@ -1,6 +1,5 @@
 """The daemon's config `monitor.toml`: targets, policy, and the servers for new packages and reports."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from socket import gethostname
@@ -15,7 +14,7 @@ from mistify.fleet import LONGEST_NAME
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify.tokens import read_token
 from mistify.wire.address import is_address
-from mistify_client.files import read_text
+from mistify_client.files import read_text, read_toml
 from mistify_client.lending.config import LendingConfig
 from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policies.base import Policy, make_policy
@@ -241,11 +240,7 @@ def read_config(path: Path, server: str | None = None) -> MonitorConfig:
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the file.
     """
-    try:
-        content = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        problem = Problem(str(path), "a file that is not valid TOML", "a monitor.toml", f"fix it: {error}")
-        raise invalid_config([problem], str(path)) from error
+    content = read_toml(path, "a monitor.toml")
     try:
         whole = _with_server(content, server, str(path))
         config = MonitorConfig.model_validate(whole)

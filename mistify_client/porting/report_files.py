@@ -74,7 +74,7 @@ def read_report(path: Path) -> ReportParts:
         )
     try:
         return ReportParts.of(json.loads(read_text(file)))
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
             f"{file} is not a report that this version can read; expected the {REPORT} that "

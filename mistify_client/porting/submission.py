@@ -68,5 +68,5 @@ def _read(path: Path) -> SavedSubmission | None:
     """Return the record of an earlier run; None if there is none, or the file is invalid."""
     try:
         return SavedSubmission(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None

@@ -153,7 +153,7 @@ def _is_record(line: bytes) -> bool:
     """Check whether a line is complete JSON, regardless of its digest."""
     try:
         json.loads(line[_DIGEST_LETTERS + 1 :])
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

@@ -1,6 +1,5 @@
 """The settings file of `mistify tune`: `tuning.toml`."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from mistify.parsing.validation import Settings, problems_of
 from mistify.peers.hints import Hints, invalid_hints
 from mistify.peers.membership import MOST_PEERS
 from mistify_client.examples import Examples
-from mistify_client.files import read_text
+from mistify_client.files import read_toml
 from mistify_client.tuning.release import Privacy
 from mistify_client.tuning.training_loop import TrainingSettings
 
@@ -63,12 +62,9 @@ def read_tuning_file(path: Path) -> TuningFile:
     Raises:
         MistifyError: INVALID_CONFIG, with every problem.
     """
+    content = read_toml(path, "a tuning.toml")
     try:
-        content = tomllib.loads(read_text(path))
         settings = TuningFile.model_validate(content)
-    except tomllib.TOMLDecodeError as error:
-        problem = Problem(str(path), "a file that is not valid TOML", "a tuning.toml", f"fix it: {error}")
-        raise invalid_config([problem], str(path)) from error
     except ValidationError as error:
         raise invalid_config(problems_of(error, TuningFile, value=content), str(path)) from error
     if settings.privacy is not None and settings.privacy.ledger is not None:

@@ -68,6 +68,7 @@ DAMAGES = {
     "emptied": overwritten(lambda content: b""),
     "random": overwritten(lambda content: np.random.default_rng(0).bytes(len(content))),
     "other JSON": overwritten(lambda content: b'[1, {"format_version": null}]'),
+    "nested JSON": overwritten(lambda content: b"[" * 100_000),
     "a directory": replaced(Path.mkdir),
     "a file": replaced(lambda path: path.write_bytes(b"x")),
     "missing": replaced(lambda path: None),

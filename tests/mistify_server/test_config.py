@@ -59,7 +59,9 @@ def test_without_a_file_a_missing_setting_is_named_as_a_flag() -> None:
         load_config(None, {})
 
 
-@pytest.mark.parametrize("content", [None, b"store = ", b"\xff"])
+@pytest.mark.parametrize(
+    "content", [None, b"store = ", b"\xff", b"slots = " + b"[" * 5_000, b"slots = " + b"9" * 5_000]
+)
 def test_the_error_names_an_unreadable_file(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "server.toml"
     if content is not None:

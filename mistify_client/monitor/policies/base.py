@@ -149,18 +149,18 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
     """
     name = settings.get("name", DEFAULT)
     registered = plug_ins(ENTRY_POINTS)
-    if name not in registered:
+    if not isinstance(name, str) or name not in registered:
         raise invalid_config(
             [Problem("policy.name", shown(name), *unknown_name(str(name), registered))], "the policy"
         )
-    policy_class = _load(registered[str(name)])
+    policy_class = _load(registered[name])
     try:
         own = {key: value for key, value in settings.items() if key != "name"}
         params = policy_class.params_class.model_validate(own)
     except ValidationError as error:
         problems = problems_of(error, policy_class.params_class, "policy", own)
         raise invalid_config(problems, "the policy") from error
-    _try(policy_class(params), registered[str(name)])
+    _try(policy_class(params), registered[name])
     return policy_class(params)
 
 

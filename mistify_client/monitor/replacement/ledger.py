@@ -5,7 +5,7 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from mistify.files.writing import write_json
 
@@ -86,7 +86,7 @@ class Ledger:
         self._path = path
         self.replacement: Replacement | None = None
         self.requested: tuple[str, ...] = ()
-        with suppress(OSError, ValueError, ValidationError, KeyError, TypeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             content = json.loads(path.read_bytes())
             asked = tuple(map(str, content["asked"]))
             self.replacement, self.requested = Replacement.model_validate(content["replacement"]), asked

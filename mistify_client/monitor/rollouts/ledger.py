@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from mistify.files.writing import write_json
 from mistify.fleet import LONGEST_REASON
@@ -78,7 +78,7 @@ class InstallationLedger:
         self._path = path
         self.installation: Installation | None = None
         self.installed: tuple[str, ...] = ()
-        with suppress(OSError, ValueError, ValidationError, KeyError, TypeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             content = json.loads(path.read_bytes())
             installed = tuple(map(str, content["installed"]))
             self.installation = Installation.model_validate(content["installation"])

@@ -158,7 +158,7 @@ def read_changes(path: Path) -> dict[str, str | None]:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         fix = "start over with mistify target --reset"

@@ -107,7 +107,7 @@ class _PreviousLines:
 def _parsed(text: bytes, source: str) -> Line:
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         problem = Problem("the line", "text that is not JSON", "an object", f"fix it: {error}")
         raise invalid_config([problem], source) from error
     if not isinstance(content, dict):
