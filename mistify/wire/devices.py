@@ -10,7 +10,7 @@ from mistify.package.option_kinds import OptionKind, option_id
 from mistify.parsing.validation import unknown_name
 from mistify.rollouts import Instruction
 from mistify.v1 import devices_pb2 as pb
-from mistify.wire.messages import Converter
+from mistify.wire.messages import Converter, unknown
 
 _CONVERTER = Converter()
 
@@ -46,13 +46,21 @@ def device_to_proto(device: Device) -> pb.Device:
 
 
 def device_from_proto(message: pb.Device) -> Device:
-    """Return the device in a message."""
+    """Return the device in a message.
+
+    Raises:
+        MistifyError: INVALID_MESSAGE, it was registered at a time that no calendar has.
+    """
+    try:
+        registered = datetime.fromtimestamp(message.registered_unix_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise unknown(Device, message.registered_unix_ms) from error
     return Device(
         name=message.name,
         machine=message.machine,
         runtime=message.runtime,
         settings=tuple(_CONVERTER.from_message(setting, Setting) for setting in message.settings),
-        registered=datetime.fromtimestamp(message.registered_unix_ms / 1000, UTC),
+        registered=registered,
     )
 
 

@@ -8,7 +8,7 @@ from mistify.errors import Problem
 from mistify.peers.hints import Hints, invalid_hints
 from mistify.peers.membership import MemberKey, Membership, Peer, Publication
 from mistify.v1 import tuning_pb2 as pb
-from mistify.wire.messages import Codec, Converter
+from mistify.wire.messages import Codec, Converter, unknown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,14 +35,28 @@ def membership_to_proto(membership: Membership) -> pb.Membership:
 
 
 def membership_from_proto(message: pb.Membership) -> Membership:
-    """Return the membership in a message."""
+    """Return the membership in a message.
+
+    Raises:
+        MistifyError: INVALID_MESSAGE, its settings are no JSON object.
+    """
     return Membership(
         member=message.member,
         lease_seconds=message.lease_seconds,
         correlation=message.correlation,
-        settings=json.loads(message.settings_json),
+        settings=_settings(message.settings_json),
         version=message.version,
     )
+
+
+def _settings(text: str) -> dict[str, object]:
+    try:
+        settings = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise unknown(Membership, text) from error
+    if not isinstance(settings, dict):
+        raise unknown(Membership, text)
+    return settings
 
 
 def publication_to_proto(publication: Publication) -> pb.Publication:

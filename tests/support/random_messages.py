@@ -48,7 +48,7 @@ def _values(field: FieldDescriptor, known: Known) -> st.SearchStrategy[Any]:
     if kind is not None and kind.GetOptions().map_entry:
         key, value = (_values(each, known) for each in kind.fields)
         return st.dictionaries(key, value, max_size=3)
-    single = _scalars(field, known) if kind is None else messages(kind, known)
+    single = _scalars(field, known) if kind is None else st.deferred(lambda: messages(kind, known))
     return st.lists(single, max_size=3) if field.is_repeated else single
 
 
