@@ -25,6 +25,17 @@ Config = Callable[..., dict[str, object]]
 TOKEN = "0123456789abcdef" * 4
 
 
+async def numbers_of(web: httpx.AsyncClient, job_id: str, begun: asyncio.Event) -> list[int]:
+    """Return the sequence numbers of a job's events over HTTP, until it ends; note the first one."""
+    numbers = []
+    async with web.stream("GET", f"/v1/jobs/{job_id}/events", timeout=None) as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("id: "):
+                numbers.append(int(line.removeprefix("id: ")))
+                begun.set()
+    return numbers
+
+
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_jobs_and_watchers_wait_for_the_database_and_continue(
     site: Any,
@@ -44,6 +55,9 @@ async def test_jobs_and_watchers_wait_for_the_database_and_continue(
         job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.4x")])
         await wait_until(lambda: bool(site.tasks("adapt")))
         watching = [asyncio.create_task(caller.events(job.id)) for _ in range(3)]
+        begun = [asyncio.Event() for _ in range(3)]
+        reading = [asyncio.create_task(numbers_of(web, job.id, each)) for each in begun]
+        await asyncio.gather(*(each.wait() for each in begun))
         await asyncio.to_thread(cluster.stop, mode)
         try:
             (site.control / "hold-adapt").unlink()
@@ -53,18 +67,20 @@ async def test_jobs_and_watchers_wait_for_the_database_and_continue(
             assert raised.value.code is ErrorCode.UNAVAILABLE
             assert (await web.get("/healthz")).status_code == 200
             assert (await web.get("/v1/jobs")).status_code == 503
-            assert not any(watcher.done() for watcher in watching)
+            assert not any(watcher.done() for watcher in (*watching, *reading))
         finally:
             await asyncio.to_thread(cluster.start)
         for events in await asyncio.gather(*watching):
             assert [event.sequence for event in events] == list(range(1, len(events) + 1))
             assert events[-1].event is JobState.DONE
+        for numbers in await asyncio.gather(*reading):
+            assert numbers == [event.sequence for event in events]
         job = await caller.job(job.id)
         assert [goal.state for goal in job.goals] == [GoalState.MET, GoalState.MET]
         assert len(site.tasks("adapt")) == 2
         await caller.channel.close()
     assert not [record for record in caplog.records if record.exc_info]
-    assert 1 <= caplog.text.count("cannot be used: ") <= len(watching)
+    assert 1 <= caplog.text.count("cannot be used: ") <= len(watching) + len(reading)
     assert "can be used again" in caplog.text
 
 
