@@ -29,6 +29,14 @@ from mistify_server.web.problems import responses
 
 _CHUNK: Final = 1 << 20
 
+#: Errors of requests for archives.
+_OF_ARCHIVES: Final = (
+    ErrorCode.NOT_FOUND,
+    ErrorCode.INVALID_CONFIG,
+    ErrorCode.CORRUPT_PACKAGE,
+    ErrorCode.UNAVAILABLE,
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -130,7 +138,7 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
         "/jobs/{job_id}/goals/{goal_id}/package.zip",
         response_class=StreamingResponse,
         responses={
-            **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG, ErrorCode.CORRUPT_PACKAGE),
+            **responses(*_OF_ARCHIVES),
             200: {"content": {"application/zip": {}}},
         },
     )
@@ -143,7 +151,7 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
         "/jobs/{job_id}/packages.zip",
         response_class=StreamingResponse,
         responses={
-            **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG, ErrorCode.CORRUPT_PACKAGE),
+            **responses(*_OF_ARCHIVES),
             200: {"content": {"application/zip": {}}},
         },
     )
@@ -169,17 +177,25 @@ def _archive(stored: PackageFiles, job_id: str, goal_ids: Sequence[str]) -> IO[b
     """Return an open archive of the packages of goals, in an unnamed file that disappears when closed.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, a file has changed meanwhile; as for `PackageFiles.files`.
+        MistifyError: CORRUPT_PACKAGE, a file has changed meanwhile; UNAVAILABLE, there is no room for the
+            archive; as for `PackageFiles.files`.
     """
     files = {goal_id: stored.files(job_id, goal_id) for goal_id in goal_ids}
-    with ExitStack() as opened:
-        archive = opened.enter_context(TemporaryFile())
-        with zipfile.ZipFile(archive, "w") as packed:
-            for goal_id, packaged in files.items():
-                for file, path in packaged:
-                    if _pack(packed, f"{goal_id}/{file.name}", path) != file.sha256:
-                        raise damaged(goal_id, file)
-        opened.pop_all()
+    try:
+        with ExitStack() as opened:
+            archive = opened.enter_context(TemporaryFile())
+            with zipfile.ZipFile(archive, "w") as packed:
+                for goal_id, packaged in files.items():
+                    for file, path in packaged:
+                        if _pack(packed, f"{goal_id}/{file.name}", path) != file.sha256:
+                            raise damaged(goal_id, file)
+            opened.pop_all()
+    except OSError as error:
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"the server cannot make the archive ({error.strerror}); free space for its temporary files, "
+            "or download single files",
+        ) from error
     return archive
 
 

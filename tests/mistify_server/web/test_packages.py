@@ -130,6 +130,8 @@ async def test_an_archive_too_large_for_the_disk_leaves_no_files(
     web: httpx.AsyncClient, archive: str, temporary: Path
 ) -> None:
     with files_limited_to(10):
-        assert (await web.get(archive)).status_code == 500
+        answer = await web.get(archive)
+    assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
+    assert "free space for its temporary files, or download single files" in answer.json()["detail"]
     assert files_in(temporary) == []
     assert (await web.get(archive)).status_code == 200
