@@ -3,11 +3,12 @@
 #
 # Expected: Krum chooses the update with the smallest distances to its neighbours (Blanchard et al., 2017), which leaves
 # out two faulty nodes of ten; numbers that are the same for all nodes have no effect on distances.
-# Observed: squared distances are computed in float32 as |x|^2 + |y|^2 - 2xy of the whole networks. Since these differ by
-# little compared with their norms, the result is rounding error, and often negative. With 64 frozen variances of batch
-# normalization of 1,000 each, which are ordinary for inputs up to 255, nodes are chosen as by lot, the faulty ones as
-# often as others, without a warning. The same happens for small learning rates. Flower's former function for Krum, which subtracts
-# first, is right for the same updates. Both are part of the package; the strategies of its new interface use the wrong one.
+# Observed: squared distances are computed in float32 as |x|^2 + |y|^2 - 2xy of the whole networks. Since these differ
+# by little compared with their norms, the result is rounding error, and often negative. With 64 frozen variances of
+# batch normalization of 1,000 each, which are ordinary for inputs up to 255, nodes are chosen as by lot, the faulty
+# ones as often as others, without a warning. The same happens for small learning rates. Flower's former function for
+# Krum, which subtracts first, is right for the same updates. Both are part of the package; the strategies of its new
+# interface use the wrong one.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # ml_dtypes 0.6.0 with NumPy 2.4.6: the mean of a thousand ones in bfloat16 is 0.256, and 7 + 7 in int4 is -2.
 #
-# Expected: NumPy adds up small types with care, as its documentation of `sum` and `mean` says: sums of small integers are of
-# the default integer, the mean of float16 is computed in float32, and sums are pairwise. A thousand ones in float16 have
-# the sum 1000 and the mean 1, and 7 + 7 in int8 is 14.
-# Observed: ml_dtypes registers its types as types of its own, so that none of this applies: each addition is rounded to the
-# type, one after the other. A bfloat16 sum of ones stops at 256, one of float8_e4m3fn at 16, and int4 wraps around, without
-# a warning. The mean of weights or activations that are stored in these types is far from that of PyTorch 2.13.0, which
-# gives 1. Cast to float32 before `sum`, `mean` or `var`; products of vectors and matrices are right.
+# Expected: NumPy adds up small types with care, as its documentation of `sum` and `mean` says: sums of small integers
+# are of the default integer, the mean of float16 is computed in float32, and sums are pairwise. A thousand ones in
+# float16 have the sum 1000 and the mean 1, and 7 + 7 in int8 is 14.
+# Observed: ml_dtypes registers its types as types of its own, so that none of this applies: each addition is rounded to
+# the type, one after the other. A bfloat16 sum of ones stops at 256, one of float8_e4m3fn at 16, and int4 wraps around,
+# without a warning. The mean of weights or activations that are stored in these types is far from that of PyTorch
+# 2.13.0, which gives 1. Cast to float32 before `sum`, `mean` or `var`; products of vectors and matrices are right.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

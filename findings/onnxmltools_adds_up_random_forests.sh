@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# onnxmltools 1.16.0 converts LightGBM's random forests to ONNX models that add up their trees instead of averaging them.
+# onnxmltools 1.16.0 converts LightGBM's random forests to ONNX models that add up their trees instead of averaging
+# them.
 #
-# Expected: the ONNX model computes what LightGBM 4.7.0 computes, within float32, or the conversion fails, as it does for
-# objectives that are not supported.
-# Observed: with `boosting_type="rf"`, predictions of ten trees are ten times too large, and probabilities are closer to 0 and 1
-# than they should be, while most labels are right. There is no warning. With `boosting_type="gbdt"` and "dart", whose
-# trees are added up, both agree.
+# Expected: the ONNX model computes what LightGBM 4.7.0 computes, within float32, or the conversion fails, as it does
+# for objectives that are not supported.
+# Observed: with `boosting_type="rf"`, predictions of ten trees are ten times too large, and probabilities are closer to
+# 0 and 1 than they should be, while most labels are right. There is no warning. With `boosting_type="gbdt"` and "dart",
+# whose trees are added up, both agree.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 python3 -m venv "$directory/venv"
-"$directory/venv/bin/pip" install --quiet onnxmltools==1.16.0 skl2onnx==1.20.0 scikit-learn==1.9.1 onnxconverter-common==1.16.0 \
-    lightgbm==4.7.0 onnx==1.23.2 onnxruntime==1.32.0 pandas==3.1.1 numpy==2.4.6
+"$directory/venv/bin/pip" install --quiet onnxmltools==1.16.0 skl2onnx==1.20.0 scikit-learn==1.9.1 \
+    onnxconverter-common==1.16.0 lightgbm==4.7.0 onnx==1.23.2 onnxruntime==1.32.0 pandas==3.1.1 numpy==2.4.6
 cd "$directory"
 "$directory/venv/bin/python" - 2>/dev/null <<'PYTHON'
 from importlib.metadata import version

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# onnxmltools 1.16.0 leaves out parts of LightGBM's models: linear leaves, missing zeros, squares and slopes of sigmoids.
+# onnxmltools 1.16.0 leaves out parts of LightGBM's models: linear leaves, missing zeros, squares and slopes of
+# sigmoids.
 #
-# Expected: the ONNX model computes what LightGBM 4.7.0 computes, within float32, or the conversion fails, as it does for
-# objectives that are not supported.
-# Observed, without a warning: with `linear_tree`, each leaf has its constant alone; with `zero_as_missing`, zeros take the
-# branch of small or large numbers; with `reg_sqrt`, results are square roots; with `sigmoid=2`, probabilities are those of
-# a slope of 1. Errors are a tenth to a half of the largest result. All are parameters of training that are stored in
-# LightGBM's file.
+# Expected: the ONNX model computes what LightGBM 4.7.0 computes, within float32, or the conversion fails, as it does
+# for objectives that are not supported.
+# Observed, without a warning: with `linear_tree`, each leaf has its constant alone; with `zero_as_missing`, zeros take
+# the branch of small or large numbers; with `reg_sqrt`, results are square roots; with `sigmoid=2`, probabilities are
+# those of a slope of 1. Errors are a tenth to a half of the largest result. All are parameters of training that are
+# stored in LightGBM's file.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 python3 -m venv "$directory/venv"
-"$directory/venv/bin/pip" install --quiet onnxmltools==1.16.0 skl2onnx==1.20.0 scikit-learn==1.9.1 onnxconverter-common==1.16.0 \
-    lightgbm==4.7.0 onnx==1.23.2 onnxruntime==1.32.0 pandas==3.1.1 numpy==2.4.6
+"$directory/venv/bin/pip" install --quiet onnxmltools==1.16.0 skl2onnx==1.20.0 scikit-learn==1.9.1 \
+    onnxconverter-common==1.16.0 lightgbm==4.7.0 onnx==1.23.2 onnxruntime==1.32.0 pandas==3.1.1 numpy==2.4.6
 cd "$directory"
 "$directory/venv/bin/python" - 2>/dev/null <<'PYTHON'
 from importlib.metadata import version

@@ -4,8 +4,8 @@
 # Expected: the gradient of each example, which Opacus clips and adds noise to, is that which PyTorch computes for this
 # example alone, for every layer that ModuleValidator accepts.
 # Observed: the layers compute their outputs with `padding_mode`, but Opacus's gradients of their weights are those of
-# padding with zeros, a third to a half of their norm away from the right ones, without a warning. Likewise, the row of an
-# embedding that `padding_idx` keeps as it is gets a gradient, and is trained. GradSampleModule with
+# padding with zeros, a third to a half of their norm away from the right ones, without a warning. Likewise, the row of
+# an embedding that `padding_idx` keeps as it is gets a gradient, and is trained. GradSampleModule with
 # `force_functorch=True` is right.
 #
 # Exits with 1 if the behaviour has changed.

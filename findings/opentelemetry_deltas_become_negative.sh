@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # OpenTelemetry SDK 1.45.2 exports negative increases of a counter, if what it observes begins anew at zero.
 #
-# Expected: a sum that is marked as monotonic never falls. Its data model says so for deltas as well, and demands that
-# a reset begins a new stream with a new start time; Prometheus's rate() takes a fall for a reset, so that requests after
+# Expected: a sum that is marked as monotonic never falls. Its data model says so for deltas as well, and demands that a
+# reset begins a new stream with a new start time; Prometheus's rate() takes a fall for a reset, so that requests after
 # it count.
-# Observed: with delta temporality, which several vendors and MLOps stacks prefer, an observable counter whose count falls
-# from 100 to 7 since its source, such as another process or a device, has restarted is exported as -93, with
+# Observed: with delta temporality, which several vendors and MLOps stacks prefer, an observable counter whose count
+# falls from 100 to 7 since its source, such as another process or a device, has restarted is exported as -93, with
 # `is_monotonic` and the start time of the last collection. A back end that adds up deltas loses the 93, and one that
-# checks for monotonic sums drops the point. The counter itself refuses negative increments with a warning; here is none.
+# checks for monotonic sums drops the point. The counter itself refuses negative increments with a warning; here is
+# none.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

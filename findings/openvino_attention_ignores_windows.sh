@@ -3,9 +3,9 @@
 #
 # Expected: `left_window_size` and `right_window_size` of Attention limit how far each query looks back and ahead (ONNX
 # operators, Attention, opset 25); a reader that does not know them refuses the model, as it does for operators.
-# Observed: the model is loaded and run without a warning, with attention over the whole sequence. The results of networks with
-# local attention are wrong for sequences longer than the window, and right for the short ones of tests, and they take the
-# time and memory of full attention. ONNX's reference evaluator agrees with NumPy.
+# Observed: the model is loaded and run without a warning, with attention over the whole sequence. The results of
+# networks with local attention are wrong for sequences longer than the window, and right for the short ones of tests,
+# and they take the time and memory of full attention. ONNX's reference evaluator agrees with NumPy.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

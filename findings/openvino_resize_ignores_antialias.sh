@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # OpenVINO 2026.4.1 ignores `antialias`, `keep_aspect_ratio_policy` and `exclude_outside` of Resize in ONNX models.
 #
-# Expected: with `antialias`, a smaller image has averages of all pixels; with a policy for the aspect ratio, `sizes` are limits
-# of a size with that ratio; with `exclude_outside`, weights beyond the edge are zero (ONNX operators, Resize, opset 19).
-# Observed: none of them has an effect, and there is no warning: without the filter, a smaller image is made of the few pixels
-# next to each position, and with a policy, it is stretched to another shape. Preprocessing that was exported with the network,
-# as from PyTorch's `interpolate(..., antialias=True)`, gives other pixels, and accuracy falls a bit. ONNX Runtime 1.32.0 and
-# ONNX's reference evaluator agree with each other on all three.
+# Expected: with `antialias`, a smaller image has averages of all pixels; with a policy for the aspect ratio, `sizes`
+# are limits of a size with that ratio; with `exclude_outside`, weights beyond the edge are zero (ONNX operators,
+# Resize, opset 19).
+# Observed: none of them has an effect, and there is no warning: without the filter, a smaller image is made of the few
+# pixels next to each position, and with a policy, it is stretched to another shape. Preprocessing that was exported
+# with the network, as from PyTorch's `interpolate(..., antialias=True)`, gives other pixels, and accuracy falls a bit.
+# ONNX Runtime 1.32.0 and ONNX's reference evaluator agree with each other on all three.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

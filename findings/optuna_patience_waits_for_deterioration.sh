@@ -2,8 +2,9 @@
 # Optuna 5.0.0: PatientPruner never prunes a trial that stands still, and a larger `min_delta` makes it prune less.
 #
 # Expected: it "prunes the trial if the improvement in the intermediate values after a patience period is less than a
-# threshold", as its documentation says, "equivalent to early-stopping" without a wrapped pruner: a loss that does not fall
-# for `patience` steps ends the trial, and with `min_delta` also one that falls by less, as for Keras's EarlyStopping.
+# threshold", as its documentation says, "equivalent to early-stopping" without a wrapped pruner: a loss that does not
+# fall for `patience` steps ends the trial, and with `min_delta` also one that falls by less, as for Keras's
+# EarlyStopping.
 # Observed: it prunes if the loss has become larger, by more than `min_delta`. A loss that stays the same to the last
 # digit, like an accuracy of a tenth for ten classes, is never pruned, with any patience, nor is one that alternates; a
 # wrapped pruner that would stop it is not asked. With `min_delta`, even a rising loss goes on.

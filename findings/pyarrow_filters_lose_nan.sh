@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # pyarrow 26.0.1 loses rows with NaN when it filters a Parquet file, even if NaN is what the filter looks for.
 #
-# Expected: a filter selects the same rows of a Parquet file as of the table that was written. "When looking for NaN values,
-# min and max should be ignored", says the Parquet format (parquet.thrift), as the statistics of a column leave out NaN.
+# Expected: a filter selects the same rows of a Parquet file as of the table that was written. "When looking for NaN
+# values, min and max should be ignored", says the Parquet format (parquet.thrift), as the statistics of a column leave
+# out NaN.
 # Observed: a group of rows is skipped, or kept as a whole, by the statistics alone: with 1 and NaN, these say that all
 # numbers are 1. So `x != 1`, `~(x < 2)` and `is_nan(x)` find no rows, without a warning. `~(x < 3)` also loses the NaN
 # of a group with other numbers below 3. Filters that look for outliers or broken measurements, or leave out the usual

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # s3fs 2026.9.0 returns a whole object if it is asked for an empty range of it.
 #
-# Expected: `cat_file(path, start, end)` is `cat_file(path)[start:end]`, by which fsspec's limits are defined: bytes 5 to 5
-# are none.
-# Observed: bytes 5 to 5, and 0 to 0, are the whole object, as are those from -20 to 3 of an object with ten bytes, which
-# are its first three. The header is "bytes=5-4", and servers ignore a range whose end is in front of its start (RFC 9110,
-# 14.1.1), without an error. `cat_ranges`, by which readers of arrays and columns get many parts at once, returns the same:
-# for an empty part, they download everything, and get bytes that belong to other parts. fsspec's file systems for local
-# files and memory are right.
+# Expected: `cat_file(path, start, end)` is `cat_file(path)[start:end]`, by which fsspec's limits are defined: bytes 5
+# to 5 are none.
+# Observed: bytes 5 to 5, and 0 to 0, are the whole object, as are those from -20 to 3 of an object with ten bytes,
+# which are its first three. The header is "bytes=5-4", and servers ignore a range whose end is in front of its start
+# (RFC 9110, 14.1.1), without an error. `cat_ranges`, by which readers of arrays and columns get many parts at once,
+# returns the same: for an empty part, they download everything, and get bytes that belong to other parts. fsspec's file
+# systems for local files and memory are right.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# skl2onnx 1.20.0 doubles the scores of linear discriminants for two classes, so that probabilities are too close to 0 and 1.
+# skl2onnx 1.20.0 doubles the scores of linear discriminants for two classes, so that probabilities are too close to 0
+# and 1.
 #
-# Expected: the ONNX model gives the probabilities of scikit-learn 1.9.1, which are the posterior ones of the two Gaussian
-# densities that the method has fitted.
-# Observed: its probability is the sigmoid of twice the score: 0.96 instead of 0.82. Labels, which depend on the sign, are the
-# same, so that a comparison of labels or accuracy does not show it, and there is no warning. Thresholds other than a
-# half, calibration, costs and averages of several models are wrong. With three classes, both agree.
+# Expected: the ONNX model gives the probabilities of scikit-learn 1.9.1, which are the posterior ones of the two
+# Gaussian densities that the method has fitted.
+# Observed: its probability is the sigmoid of twice the score: 0.96 instead of 0.82. Labels, which depend on the sign,
+# are the same, so that a comparison of labels or accuracy does not show it, and there is no warning. Thresholds other
+# than a half, calibration, costs and averages of several models are wrong. With three classes, both agree.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

@@ -3,8 +3,9 @@
 #
 # Expected: the label of the ONNX model is that of scikit-learn 1.9.1, the class with the largest score.
 # Observed: it is the class with the largest probability. This loss clips probabilities to 0 and 1, so that several are
-# equal if all scores are below -1 or two are above 1, and the first of them is taken. With three or more classes, a tenth
-# or more of the labels change, without a warning; the probabilities are equal. With `loss="log_loss"`, or two classes, the labels are equal.
+# equal if all scores are below -1 or two are above 1, and the first of them is taken. With three or more classes, some
+# 8% of the labels change, without a warning; the probabilities are equal. With `loss="log_loss"`, or two
+# classes, the labels are equal.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # skl2onnx 1.20.0 sends missing values down other branches of trees than scikit-learn 1.9.1.
 #
-# Expected: a tree sends NaN to the branch that it has learned for missing values (`missing_go_to_left`), or, if it has seen
-# none, to the one with more examples; the ONNX operator for trees has `nodes_missing_value_tracks_true` for this.
-# Observed: the conversion sets that attribute to zero for all nodes, without a warning, so that NaN always takes the branch
-# of large numbers. A tree that has learned that missing values belong to the small ones loses it. Numbers take the
-# right branches. It is the same for forests.
+# Expected: a tree sends NaN to the branch that it has learned for missing values (`missing_go_to_left`), or, if it has
+# seen none, to the one with more examples; the ONNX operator for trees has `nodes_missing_value_tracks_true` for this.
+# Observed: the conversion sets that attribute to zero for all nodes, without a warning, so that NaN always takes the
+# branch of large numbers. A tree that has learned that missing values belong to the small ones loses it. Numbers take
+# the right branches. It is the same for forests.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # PyTorch 2.13.0 casts infinity to 448 in one of its float8 types, and overflows to infinity or NaN in the others.
 #
-# Expected: infinity, or a number above the range, is cast by one rule for all: to the largest number, or to infinity, or
-# NaN where there is none. The OCP specification of 8-bit floats has both rules, "saturating" and "non-saturating", for
-# each type.
-# Observed: float8_e4m3fn saturates, and float8_e5m2, float8_e4m3fnuz and float8_e5m2fnuz do not. So activations that have
-# become infinite pass for ordinary ones in float8_e4m3fn, the type for weights and activations, while a check for infinity
-# and NaN sees those of gradients in float8_e5m2. ml_dtypes 0.6.0, with which NumPy, JAX and TensorFlow cast, gives NaN for
-# float8_e4m3fn: two libraries read the same weights from the same file and store others. ONNX 1.23.2 saturates both types by
-# default, and neither with `saturate=0`.
+# Expected: infinity, or a number above the range, is cast by one rule for all: to the largest number, or to infinity,
+# or NaN where there is none. The OCP specification of 8-bit floats has both rules, "saturating" and "non-saturating",
+# for each type.
+# Observed: float8_e4m3fn saturates, and float8_e5m2, float8_e4m3fnuz and float8_e5m2fnuz do not. So activations that
+# have become infinite pass for ordinary ones in float8_e4m3fn, the type for weights and activations, while a check for
+# infinity and NaN sees those of gradients in float8_e5m2. ml_dtypes 0.6.0, with which NumPy, JAX and TensorFlow cast,
+# gives NaN for float8_e4m3fn: two libraries read the same weights from the same file and store others. ONNX 1.23.2
+# saturates both types by default, and neither with `saturate=0`.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

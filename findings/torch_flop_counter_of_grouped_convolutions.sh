@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # PyTorch 2.13.0 counts too many operations for the training of grouped convolutions, and none for some inference.
 #
-# Expected: the backward pass of a layer with weights takes twice the operations of its forward pass: as many for the gradient
-# of the input, and as many for that of the weights.
-# Observed: FlopCounterMode counts the gradient of a grouped convolution's weights as if there were no groups: the backward
-# pass of a depthwise convolution of 64 channels is counted 65 times as large as the forward pass, instead of twice. Without
-# gradients, MultiheadAttention and TransformerEncoderLayer count as none in evaluation mode, since they become one operator
-# that the counter does not know, as does an LSTM. There is no warning. So budgets, utilization and comparisons of
-# architectures are wrong, those of MobileNets in training and of transformers in inference above all.
+# Expected: the backward pass of a layer with weights takes twice the operations of its forward pass: as many for the
+# gradient of the input, and as many for that of the weights.
+# Observed: FlopCounterMode counts the gradient of a grouped convolution's weights as if there were no groups: the
+# backward pass of a depthwise convolution of 64 channels is counted 65 times as large as the forward pass, instead of
+# twice. Without gradients, MultiheadAttention and TransformerEncoderLayer count as none in evaluation mode, since they
+# become one operator that the counter does not know, as does an LSTM. There is no warning. So budgets, utilization and
+# comparisons of architectures are wrong, those of MobileNets in training and of transformers in inference above all.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # TorchMetrics 1.9.0 applies a sigmoid to the scores of some batches and not of others, and mixes both in one AUROC.
 #
-# Expected: AUROC, average precision and accuracy of a data set do not depend on how it is cut into batches. "If preds has
-# values outside [0,1] range we consider the input to be logits and will auto apply sigmoid per element", the documentation
-# says; ranks are the same with or without a sigmoid.
-# Observed: it is decided anew for each batch. A batch whose logits happen to lie between 0 and 1 is kept as it is, so that
-# a logit of 0.1, which is a probability of 0.52, is below a logit of -2 of another batch, which is one of 0.12. It is common
-# for small batches: the AUROC of well separated classes depends on the size of a batch, without a warning, and is
-# wrong for all but the whole data set at once. Classes are decided by a threshold of 0.5 for such batches, and of 0 for
-# others. scikit-learn 1.9.1 gives the AUROC of the whole. Give the metric probabilities as a workaround.
+# Expected: AUROC, average precision and accuracy of a data set do not depend on how it is cut into batches. "If preds
+# has values outside [0,1] range we consider the input to be logits and will auto apply sigmoid per element", the
+# documentation says; ranks are the same with or without a sigmoid.
+# Observed: it is decided anew for each batch. A batch whose logits happen to lie between 0 and 1 is kept as it is, so
+# that a logit of 0.1, which is a probability of 0.52, is below a logit of -2 of another batch, which is one of 0.12. It
+# is common for small batches: the AUROC of well separated classes depends on the size of a batch, without a warning,
+# and is wrong for all but the whole data set at once. Classes are decided by a threshold of 0.5 for such batches, and
+# of 0 for others. scikit-learn 1.9.1 gives the AUROC of the whole. Give the metric probabilities as a workaround.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail
