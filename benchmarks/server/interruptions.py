@@ -1,15 +1,16 @@
-"""Repeated jobs whose server and workers are killed: whether their packages are always the same.
+"""Real jobs whose server and workers are killed at random: whether anything is lost, repeated or different.
 
-`python -m benchmarks.server.interruptions [--quick] [--json FILE] [--rounds N] [--seed N]`
+`python -m benchmarks.server.interruptions [--quick] [--json FILE] [--seed N]`
 
 A real server adapts a small network to a path of two goals. Its packages are the reference for all others,
-byte by byte, except for the job's name, times and latencies in manifests. In each of the following rounds,
-the same config is submitted, in every other round twice at the same time, and at random moments the server or
-one of its workers is killed by SIGKILL. The server has one slot in the first half of the rounds, and two in
-the second. Workers that survive a round serve the next one, so that the state of their memory differs between
-rounds.
+byte by byte, except for signatures, and for the job's name, times and latencies in manifests. In each of the
+following rounds, the same config is submitted, in every other round twice, and the server or one of its
+workers is killed by SIGKILL up to 6 times, each time after a random part of the seconds of an undisturbed
+job: during submissions, steps, packaging, or the start of the next server. The client retries, as
+`mistify port` does. The server has one slot in half of the rounds, and two in the others. Workers that
+survive a round serve the next one, so that the state of their memory differs between rounds.
 
-`--quick` has 3 rounds.
+The rounds end after 200 kills of the server and 100 of workers; with `--quick`, after 4 and 2.
 """
 
 import json
@@ -17,39 +18,51 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import psutil
 from rich.console import Console
 
 from benchmarks.harness.run import Figures, Target, run
-from mistify.errors import MistifyError
-from mistify.jobs.job import GoalState, Job
+from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify.package.manifest import MANIFEST
+from mistify.package.signature import SIGNATURE_FILE
 from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import Backoff, retried
 
 TARGETS: Final[dict[str, Target]] = {
-    "rounds": {"min": 50, "full_run_only": True},
-    "kills": {"what": "killed workers and servers", "min": 40, "full_run_only": True},
+    "kills_of_a_server": {"what": "killed servers", "min": 200, "full_run_only": True},
+    "kills_of_a_worker": {"what": "killed workers", "min": 100, "full_run_only": True},
+    "jobs_lost": {"what": "acknowledged submissions that the server does not list", "max": 0},
+    "jobs_doubled": {"what": "jobs beside those of the acknowledged submissions", "max": 0},
+    "jobs_that_repeat": {"what": "jobs with gaps or repetitions in their events or results", "max": 0},
     "jobs_that_differ": {"what": "jobs with packages that differ from those of an undisturbed job", "max": 0},
     "goals_that_failed": {"max": 0},
 }
 
-ROUNDS: Final = 50
-_QUICK_ROUNDS: Final = 3
+#: Kills of each kind, in a full run and in a quick one.
+_KILLS: Final = Counter(server=200, worker=100)
+_QUICK_KILLS: Final = Counter(server=4, worker=2)
 
-#: Kills per round: usually at least one, and never enough for a task to be given up.
-_KILLS: Final = (0, 1, 1, 2)
-_PAUSE: Final = 0.2
+#: Kills in a round, of which this share is of workers.
+_MOST_IN_ROUND: Final = 6
+_WORKER_SHARE: Final = 0.4
+
+#: Kills of workers after which it is the turn of the server: three attempts at a task may fail.
+_MOST_WORKERS: Final = 2
+
+#: The patience of the client: no server is away for long.
+_BACKOFF: Final = Backoff(longest=1.0, attempts=1_000)
 
 #: Makes the network in a separate process, so that this one needs no TensorFlow.
 _MAKE: Final = """
@@ -75,51 +88,71 @@ _VOLATILE: Final = ("job", "created", "latency", "measured", "note")
 Contents: TypeAlias = dict[tuple[str, str], object]
 
 
+class Ended(NamedTuple):
+    """A job that has ended, and its events as a watcher saw them."""
+
+    job: Job
+    events: Sequence[JobEvent]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether events or results are missing or repeated."""
+        gapless = [event.sequence for event in self.events] == list(range(1, len(self.events) + 1))
+        met = [event.goal_id for event in self.events if event.event is GoalState.MET]
+        return not gapless or self.events[-1].event is not JobState.DONE or len(met) != len(set(met))
+
+
 def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, metavar="N", help=f"number of rounds, by default {ROUNDS}")
     parser.add_argument("--seed", type=int, metavar="N", default=0, help="seed for the times of the kills")
 
 
 def measure(options: Namespace) -> Figures:
-    """Return the number of jobs with packages that differ from those of the first, undisturbed job."""
-    rounds = options.rounds or (_QUICK_ROUNDS if options.quick else ROUNDS)
+    """Return how many jobs were lost, have repetitions, or differ from the first, undisturbed one."""
     rng, console = np.random.default_rng(options.seed), Console()
-    killed: Counter[str] = Counter()
-    differing = failed = 0
+    wanted, killed, found = _QUICK_KILLS if options.quick else _KILLS, Counter[str](), Counter[str]()
     with TemporaryDirectory() as directory:
         model = Path(directory, "model.keras")
         subprocess.run([sys.executable, "-c", _MAKE, model], check=True, capture_output=True)
         server = _Server(Path(directory))
         try:
-            config = _config(model)
-            start = time.monotonic()
-            (first,) = server.finished(server.submitted(config, 1), lambda: None)
-            seconds, expected = time.monotonic() - start, server.contents(first)
-            for number in range(rounds):
-                if number == rounds // 2:
-                    server.restart(slots=2)
-                jobs = server.submitted(config, 1 + number % 2)
-                moments = time.monotonic() + np.sort(rng.uniform(0, seconds, rng.choice(_KILLS)))
-                kill = _Kills(server, list(moments), rng, killed)
-                done = server.finished(jobs, kill)
-                different = [job for job in done if server.contents(job) != expected]
-                differing += len(different)
-                failed += sum(goal.state is GoalState.FAILED for job in done for goal in job.goals)
-                killed_so_far = ", ".join(f"{count} {what}" for what, count in killed.items())
-                console.print(f"round {number + 1}: {len(different)} differ; killed so far: {killed_so_far}")
+            config, start = _config(model), time.monotonic()
+            first = server.ended(server.submitted(config, "first"))
+            seconds, expected = time.monotonic() - start, server.contents(first.job)
+            submitted = {first.job.id}
+            while not killed >= wanted:
+                found["rounds"] += 1
+                server.restart(slots=1 + found["rounds"] // 2 % 2)
+                with _killing(server, seconds, rng, killed):
+                    keys = [f"{found['rounds']}-{number}" for number in range(1 + found["rounds"] % 2)]
+                    ended = [
+                        server.ended(job_id) for job_id in [server.submitted(config, key) for key in keys]
+                    ]
+                for each in ended:
+                    contents = server.contents(each.job)
+                    differing = [name for name in expected if contents.get(name) != expected[name]]
+                    for name in differing:
+                        console.print(f"{each.job.id} differs in {name}:", contents.get(name), expected[name])
+                    found["differing"] += bool(differing)
+                    found["repeating"] += each.repeats
+                    found["failed"] += sum(goal.state is GoalState.FAILED for goal in each.job.goals)
+                submitted.update(each.job.id for each in ended)
+                console.print(f"killed so far: {dict(killed)}; found: {dict(found)}")
+            known = server.jobs()
         finally:
             server.stop()
     return {
-        "rounds": rounds,
-        "kills": killed.total(),
+        "rounds": found["rounds"],
         **{f"kills_of_a_{what}": count for what, count in killed.items()},
-        "jobs_that_differ": differing,
-        "goals_that_failed": failed,
+        "jobs_lost": len(submitted - known),
+        "jobs_doubled": len(known - submitted),
+        "jobs_that_repeat": found["repeating"],
+        "jobs_that_differ": found["differing"],
+        "goals_that_failed": found["failed"],
     }
 
 
 class _Server:
-    """A server on one store, which is restarted after being killed.
+    """A server on one store, which is restarted at the same address after being killed.
 
     Args:
         directory: Directory for the server's store, and for downloaded files.
@@ -128,37 +161,41 @@ class _Server:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._slots = 1
+        self._address = "127.0.0.1:0"
         self._start()
+        self._client = PortingClient(self._address, backoff=_BACKOFF)
 
     def _start(self) -> None:
         store = self._directory / "store"
         command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store)]
-        command += ["--listen", "127.0.0.1:0", "--http", "off", "--slots", str(self._slots)]
+        command += ["--listen", self._address, "--http", "off", "--slots", str(self._slots)]
         command += ["--data-root", str(self._directory)]
         with (self._directory / "log").open("a") as log:
             self._process = Popen(command, stdout=PIPE, stderr=log, text=True)
         line = self._process.stdout.readline() if self._process.stdout else ""
-        self._client = PortingClient(line.split()[-1])
+        if not line:
+            raise RuntimeError((self._directory / "log").read_text()[-2000:])
+        self._address = line.split()[-1]
 
-    def submitted(self, config: str, times: int) -> list[str]:
-        """Submit a config `times` times; return the ids of the jobs."""
-        return [self._client.submit(config, "").id for _ in range(times)]
+    def submitted(self, config: str, key: str) -> str:
+        """Submit a config until the server acknowledges it; return the id of the job."""
+        return retried(lambda: self._client.submit(config, key), _BACKOFF).id
 
-    def finished(self, job_ids: list[str], meanwhile: Callable[[], None]) -> list[Job]:
-        """Wait for jobs to end, and call `meanwhile` repeatedly."""
-        while True:
-            with suppress(MistifyError):  # the server may just have been killed
-                jobs = [self._client.job(job_id) for job_id in job_ids]
-                if all(job.state.ended for job in jobs):
-                    return jobs
-            time.sleep(_PAUSE)
-            meanwhile()
+    def ended(self, job_id: str) -> Ended:
+        """Watch a job until it ends."""
+        events = list(self._client.watch(job_id))
+        return Ended(self._client.job(job_id), events)
+
+    def jobs(self) -> set[str]:
+        """Return the ids of all jobs."""
+        return {part.job.id for part in self._client.jobs()}
 
     def contents(self, job: Job) -> Contents:
         """Return the contents of a job's packages."""
         contents: Contents = {}
         for goal in job.goals:
-            contents |= {(goal.id, file.name): file.sha256 for file in goal.files if file.name != MANIFEST}
+            digests = {(goal.id, file.name): file.sha256 for file in goal.files}
+            contents |= {name: digest for name, digest in digests.items() if name[1] != SIGNATURE_FILE}
             with TemporaryDirectory(dir=self._directory) as fetched:
                 self._client.fetch(job.id, goal.id, Path(fetched), [MANIFEST])
                 manifest = json.loads(Path(fetched, MANIFEST).read_text())
@@ -182,10 +219,11 @@ class _Server:
         self._start()
 
     def restart(self, slots: int) -> None:
-        """Restart the server with another number of slots."""
-        self.stop()
-        self._slots = slots
-        self._start()
+        """Restart the server if it has another number of slots."""
+        if slots != self._slots:
+            self.stop()
+            self._slots = slots
+            self._start()
 
     def stop(self) -> None:
         """Stop the server."""
@@ -193,32 +231,38 @@ class _Server:
         self._process.wait()
 
 
-class _Kills:
-    """Kills of the server or a worker at given times.
+@contextmanager
+def _killing(
+    server: _Server, seconds: float, rng: np.random.Generator, killed: Counter[str]
+) -> Iterator[None]:
+    """Kill the server or a worker several times within the block.
 
     Args:
-        moments: Times on the monotonic clock, ascending.
+        seconds: The longest pause between two kills.
         killed: Counts the kills of each kind.
     """
+    over = threading.Event()
 
-    def __init__(
-        self, server: _Server, moments: list[float], rng: np.random.Generator, killed: Counter[str]
-    ) -> None:
-        self._server = server
-        self._moments = moments
-        self._rng = rng
-        self._killed = killed
+    def kill_repeatedly() -> None:
+        workers = 0
+        for _ in range(_MOST_IN_ROUND):
+            if over.wait(rng.uniform(0, seconds)):
+                return
+            if workers < _MOST_WORKERS and rng.random() < _WORKER_SHARE and server.kill_worker(rng):
+                workers += 1
+                killed["worker"] += 1
+            else:
+                workers = 0
+                server.kill()
+                killed["server"] += 1
 
-    def __call__(self) -> None:
-        """Kill a process if it is time."""
-        if not self._moments or time.monotonic() < self._moments[0]:
-            return
-        self._moments.pop(0)
-        if self._rng.random() < 0.5 and self._server.kill_worker(self._rng):
-            self._killed["worker"] += 1
-        else:
-            self._server.kill()
-            self._killed["server"] += 1
+    thread = threading.Thread(target=kill_repeatedly)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _workers_of(pid: int) -> Iterator[int]:
