@@ -3,9 +3,10 @@
 Files in the control directory inject faults: `crash-KIND` contains how many more tasks of this kind kill the
 worker, `abort-KIND` how often it aborts while TensorFlow's oneDNN optimizations are on, `exhaust-KIND` how
 often it runs out of memory, and `fill-KIND` how often the disk is full; with `hold-KIND` it waits until the
-file is removed. For adaptations to one budget, KIND is `adapt-BUDGET`. `adapted` contains costs of all
-adapted networks, and `collapse-BUDGET` how often they lose their accuracy. `served` contains the tasks that
-preparations serve. `tasks` lists all tasks received.
+file is removed, after which `devour-KIND` is how often it takes a gigabyte of memory. For adaptations to one
+budget, KIND is `adapt-BUDGET`. `adapted` contains costs of all adapted networks, and `collapse-BUDGET` how
+often they lose their accuracy. `served` contains the tasks that preparations serve. `tasks` lists all tasks
+received.
 Certain budgets fail in a specific way each.
 """
 
@@ -238,6 +239,8 @@ class ScriptedWorker:
         if self.counted(f"fill-{name}"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.wait_at(f"hold-{name}")
+        if self.counted(f"devour-{name}"):
+            print(len(b"x" * 2**30), file=sys.stderr)
 
     def counted(self, name: str) -> bool:
         file = self.control / name

@@ -10,6 +10,7 @@ REQUIRE_ALL = "MISTIFY_REQUIRE_ALL"
 #: Reasons of skips that no installation can prevent; these stay skips.
 UNAVOIDABLE = (
     "nothing can be mounted",  # needs privileges
+    "no memory can be limited",  # as well
     "MISTIFY_TEST_DATA names no directory",  # needs CIFAR-10 and MLPerf Tiny
 )
 

@@ -1,5 +1,6 @@
 """Contract tests for every engine: workers that die, hang or answer nonsense, and tasks that fail."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.results import AdaptResult, TaskFailure
 from tests.mistify_server.engines.calls import Make, Until, gone, ignore, pids, submit
 from tests.mistify_server.recipes import by_recipe
+from tests.support.memory import memory_limited
 
 REPEATS_ITSELF = """
 import json, sys
@@ -53,6 +55,30 @@ async def test_the_death_of_a_worker_only_retries_its_own_task(
     assert isinstance(await other, AdaptResult)
     assert [task["budget"]["flops"] for task in site.tasks("adapt")] == [1.0, 2.0, 2.0, 2.0]
     assert len(set(pids(site))) == 4
+
+
+@pytest.mark.sampled
+async def test_a_worker_beyond_its_memory_limit_is_replaced_and_others_go_on(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    for budget in (1, 2):
+        (site.control / f"hold-adapt-{budget}").touch()
+    (site.control / "devour-adapt-2").write_text("1")
+    engine = make(slots=2)
+    (other,) = submit(engine, adapt_task(site, flops=1.0))
+    reported: list[ProgressUpdate] = []
+    limited = asyncio.create_task(engine.run(adapt_task(site, flops=2.0), reported.append))
+    await wait_until(lambda: len(pids(site)) == 2)
+    process = next(task["pid"] for task in site.tasks("adapt") if task["budget"]["flops"] == 2.0)
+    with memory_limited(process, 2**28):
+        (site.control / "hold-adapt-2").unlink()
+        assert isinstance(await limited, AdaptResult)
+    failures = [progress.stage for progress in reported if "failed" in progress.stage]
+    assert failures == ["attempt 1 of 3 failed: the worker was killed by signal SIGKILL"]
+    assert not other.done()
+    (site.control / "hold-adapt-1").unlink()
+    assert isinstance(await other, AdaptResult)
+    assert sorted(task["budget"]["flops"] for task in site.tasks("adapt")) == [1.0, 2.0, 2.0]
 
 
 @pytest.mark.sampled
