@@ -55,6 +55,11 @@ class ErrorCode(Enum):
     exit_code: int
 
 
+def encodable(text: str) -> str:
+    """Return a text with escapes in place of unpaired surrogates, which nothing can send or print."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 @dataclass(frozen=True)
 class Problem:
     """One problem in the user's input.
@@ -66,6 +71,11 @@ class Problem:
     value: str
     expected: str
     fix: str
+
+    def __post_init__(self) -> None:
+        """Make its texts encodable: they may quote the input, such as the names that a user has defined."""
+        for name in ("place", "value", "expected", "fix"):
+            object.__setattr__(self, name, encodable(getattr(self, name)))
 
     def __str__(self) -> str:
         return f"{self.place}: {self.complaint}"
@@ -80,6 +90,7 @@ class MistifyError(Exception):
     """A failure with a code and, if the user's input is wrong, all of its problems."""
 
     def __init__(self, code: ErrorCode, message: str, problems: Iterable[Problem] = ()) -> None:
+        message = encodable(message)
         super().__init__(message)
         self.code = code
         self.message = message

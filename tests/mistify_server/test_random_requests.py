@@ -1,6 +1,7 @@
 """Whatever a request contains, the answer is a status that says what is wrong, and others are served."""
 
 import asyncio
+import json
 from typing import Any
 
 import grpc
@@ -76,6 +77,17 @@ def send_random_requests(channel: grpc.Channel, job_id: str, effort: settings) -
 
     check()
     assert failure_of(channel, CALLER, b"") is None
+
+
+async def test_errors_that_quote_what_cannot_be_encoded_are_sent(caller: Any) -> None:
+    config = json.dumps([{"id": "{x}", "adaptation_goal": {"FLOP\ud800": 1}}])
+    request = porting_pb2.PlanRequest(config_json=config).SerializeToString()
+    with grpc.insecure_channel(caller.address) as channel:
+        error = await asyncio.to_thread(failure_of, channel, "/mistify.v1.Porting/Plan", request)
+    attached = attached_error(error.trailing_metadata())
+    assert attached is not None
+    assert attached.code is ErrorCode.INVALID_CONFIG
+    assert any("FLOP\\ud800" in problem.expected for problem in attached.problems)
 
 
 async def test_bytes_that_are_no_message_are_an_error_of_the_caller_of_any_method(caller: Any) -> None:

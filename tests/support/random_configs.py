@@ -210,6 +210,7 @@ CORPUS: tuple[str, ...] = (
     '"\\ud800"',
     json.dumps({"goals": [False, 3, "algorithm"]}),
     _with(adaptation_goal={"{}": [1, 2]}),
+    _with(id="{x}", adaptation_goal={"FLOP\ud800": 1}),
     _with(**{"k" * 1_000_000: 1}),
     _with(**{"k " * 50_000: {"x": 1}}),
     _with(dataset={'"k.[ ' * 20_000: {"x": 1}}),
