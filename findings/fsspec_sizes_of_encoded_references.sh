@@ -6,7 +6,7 @@
 # Observed: the file system "reference", by which Zarr stores read chunks of other files, gives inline data the length
 # of its text in the reference file: 23 for "base64:MDEyMzQ1Njc4OQ==", which are ten bytes. `size`, `info` and `du` are
 # wrong by a third and more, while `cat` and `open` are right. `find("data/a")` lists the files in "data/ab" and
-# "data/a.json" as well, and `maxdepth` has no effect, so that sizes and copies of one array include its neighbours.
+# "data/a.json" as well, and `maxdepth` has no effect, so that code that goes by `find` gets chunks of other arrays.
 # There is no warning; a ZIP file with the same contents is right.
 #
 # Exits with 1 if the behaviour has changed.
