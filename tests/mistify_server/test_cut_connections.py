@@ -71,7 +71,7 @@ def sizes(rng: np.random.Generator, most: int) -> Iterator[int]:
         yield int(most ** rng.uniform(0.4, 1.0))
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_transfers_and_events_are_complete_although_connections_are_cut_at_random_bytes(
     site: Any, configs: str, tmp_path: Path, seed: int

@@ -89,7 +89,6 @@ async def test_an_upload_is_refused_and_resumed_once_there_is_space(disk: Path, 
     assert kept.read_bytes() == content
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["package", "adapt"])
 async def test_a_step_whose_result_does_not_fit_waits_until_there_is_space(
     site: Any, disk: Path, callers: Callers, make_config: Config, wait_until: Any, *, kind: str

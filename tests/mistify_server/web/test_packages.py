@@ -82,6 +82,7 @@ async def test_a_damaged_package_is_refused_until_it_is_made_again(
     assert (await web.get(archive)).status_code == 200
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("damage", ["first bit", "last bit", "half", "everything"])
 async def test_content_that_changes_after_the_check_is_never_complete(
     web: httpx.AsyncClient, archive: str, monkeypatch: pytest.MonkeyPatch, damage: str
