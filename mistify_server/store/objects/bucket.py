@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
@@ -33,6 +33,13 @@ class StoredObject(NamedTuple):
     stored: float
 
 
+class _Connection(NamedTuple):
+    """A session with the credentials that it has read, and its client of S3."""
+
+    session: Any
+    client: Any
+
+
 class Bucket:
     """The objects in a directory of a bucket, by their keys in it. Threads can share it.
 
@@ -49,6 +56,9 @@ class Bucket:
     def __init__(self, address: BucketAddress, name: str = "the bucket with the server's artifacts") -> None:
         self._address = address
         self._name = name
+        self._connection: _Connection | None = None
+        #: Held while a connection is made, so that threads share one, with its credentials.
+        self._connecting = Lock()
 
     def upload(self, key: str, path: Path) -> None:
         """Store a file; others see the whole object or, before and after a failure, none."""
@@ -122,52 +132,59 @@ class Bucket:
                 "artifacts in S3 need its client: run pip install 'mistify-porting[s3]', or omit --artifacts "
                 "for artifacts in the store",
             ) from error
+        connection = None
         try:
-            yield self._client
+            connection = self._connected()
+            yield connection.client
         except (Boto3Error, BotoCoreError, ClientError) as error:
             failure = failure_of(error)
-            with_key = f" with the access key {self._access_key}" if failure.refused else ""
+            with_key = f" with the access key {_access_key(connection)}" if failure.refused else ""
             _log.warning("%s cannot be used%s: %s", self._address, with_key, error)
             if failure.refused:
-                self._forget_credentials()
+                self._forget(connection)
             code = ErrorCode.STORE_REFUSED if failure.refused else ErrorCode.UNAVAILABLE
             raise MistifyError(code, f"{self._name} {failure.advice}") from error
 
-    @property
-    def _access_key(self) -> str:
-        """Return the id of the access key; it is not secret."""
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 (optional)
+    def _connected(self) -> _Connection:
+        """Return the connection that all threads share; the first one makes it."""
+        with self._connecting:
+            if self._connection is None:
+                self._connection = _connect()
+            return self._connection
 
-        try:
-            credentials = self._session.get_credentials()
-        except BotoCoreError:  # there is no such profile
-            credentials = None
-        return "-" if credentials is None else str(credentials.access_key)
-
-    def _forget_credentials(self) -> None:
+    def _forget(self, connection: _Connection | None) -> None:
         """Have the next request read the credentials again, which may be corrected meanwhile."""
-        for name in ("_client", "_session"):
-            self.__dict__.pop(name, None)
+        with self._connecting:
+            if self._connection is connection:  # otherwise, another thread has forgotten it
+                self._connection = None
 
-    @cached_property
-    def _session(self) -> Any:
-        from boto3.session import Session  # noqa: PLC0415 (optional)
 
-        return Session()
+def _connect() -> _Connection:
+    """Read the credentials, and return a client that uses them."""
+    from boto3.session import Session  # noqa: PLC0415 (optional)
+    from botocore.config import Config  # noqa: PLC0415
 
-    @cached_property
-    def _client(self) -> Any:
-        from botocore.config import Config  # noqa: PLC0415 (optional)
+    settings = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_ANSWER_SECONDS,
+        max_pool_connections=CONNECTIONS,
+        retries={"mode": "standard"},
+    )
+    session = Session()
+    try:
+        return _Connection(session, session.client("s3", config=settings))
+    except ValueError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, f"S3 cannot be used: {error}; correct AWS_ENDPOINT_URL"
+        ) from error
 
-        settings = Config(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_ANSWER_SECONDS,
-            max_pool_connections=CONNECTIONS,
-            retries={"mode": "standard"},
-        )
-        try:
-            return self._session.client("s3", config=settings)
-        except ValueError as error:
-            raise MistifyError(
-                ErrorCode.INVALID_CONFIG, f"S3 cannot be used: {error}; correct AWS_ENDPOINT_URL"
-            ) from error
+
+def _access_key(connection: _Connection | None) -> str:
+    """Return the id of the access key, which is not secret; "-" if there is none."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (optional)
+
+    try:
+        credentials = None if connection is None else connection.session.get_credentials()
+        return "-" if credentials is None else str(credentials.access_key)
+    except (BotoCoreError, ClientError):  # temporary ones cannot be renewed
+        return "-"
