@@ -122,7 +122,7 @@ class Trainer:
         )
         self.usual_rate = highest_rate(self._optimizer_name, setup.params)
         self.learning_rate = self.usual_rate
-        self.loss: float | None = None
+        self.loss: float | None
         self._objective = objective or SupervisedObjective(model, setup, seed)
         self._batch_size = setup.params.batch_size
         self._penalty = penalty
@@ -140,8 +140,8 @@ class Trainer:
     def restart(self, seed: int, optimizer_state: OptimizerState | None = None) -> None:
         """Continue from the current weights like a new trainer with this seed and state, without a new trace.
 
-        Earlier random draws and optimizer states then have no effect: if all parts of a training run begin
-        like this, it ends with the same weights even if it is interrupted between two parts.
+        Earlier random draws, losses and optimizer states then have no effect: if all parts of a training run
+        begin like this, it ends with the same weights even if it is interrupted between two parts.
         """
         self._batches = _batches(self._examples, self._batch_size, np.random.default_rng(seed))
         self._rng = np.random.default_rng(seed)
@@ -150,6 +150,7 @@ class Trainer:
         for variable in self._optimizer.variables:
             variable.assign(tf.zeros_like(variable))
         self._primed = optimizer_state is not None or self._optimizer_name != ADAM
+        self.loss = None
         if optimizer_state is not None:
             self._restore(optimizer_state)
         self.start_average()

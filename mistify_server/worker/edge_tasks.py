@@ -70,7 +70,10 @@ class EdgeRunner:
         parent = self._setups.parent(task.recipe, task.parent, task.task)
         assignment = self._assignment(task, params, parent, task.budget, setup)
         task = task.model_copy(update={"recipe": task.recipe.with_settings(setup.settings)})
-        executor = self._setups.executor(task.recipe, params).for_edge() or _new_executor(task, params)
+        executor = None
+        if assignment.setup is setup:  # widened networks have another, which other edges must not share
+            executor = self._setups.executor(task.recipe, params).for_edge()
+        executor = executor or _new_executor(task, params)
         outcome = self._run_edge_or_take_source(task, executor, params, assignment)
         return AdaptResult(
             checkpoint=self._checkpoints.save(outcome.model),

@@ -221,7 +221,9 @@ def test_a_restarted_trainer_trains_like_a_new_one(few, remembers):
     optimizer_state = first.optimizer_state() if remembers else None
     other = copied(model)
     first.restart(7, optimizer_state)
-    for trainer in (first, Trainer(other, few, 7, optimizer_state=optimizer_state)):
+    new = Trainer(other, few, 7, optimizer_state=optimizer_state)
+    assert first.loss == new.loss
+    for trainer in (first, new):
         trainer.train(constant(5))
         trainer.apply_average()
     assert_same_weights(other, model, 0)

@@ -17,7 +17,7 @@ from executors.contract.params import Params
 from executors.data import Dataset
 from executors.pruning.elastic import loaded
 from executors.training.setup import TrainingSetup
-from mistify.config.data.dataset import DataSettings
+from mistify.config.data.dataset import Augmentation, DataSettings
 from mistify.config.task import TaskConfig
 from mistify.costs.profiles import NominalProfile
 from mistify.jobs.job import ProgressUpdate
@@ -27,7 +27,7 @@ from mistify_server.engines.local import LocalEngine
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import code
 from mistify_server.tasks.results import PrepareResult, SourceResult
-from mistify_server.tasks.tasks import PrepareTask, SourceTask
+from mistify_server.tasks.tasks import AdaptTask, PrepareTask, SourceTask
 from mistify_server.worker.prepare_tasks import key_of
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, recipe, saved_source, shallow, taught
@@ -74,6 +74,30 @@ def test_only_a_preparation_with_the_same_key_is_reused(source: tuple[Path, Sour
     other: Any = TaskRunner(artifacts_of(directory), updates.append).run(task_of(root, 0.45))
     assert other.steps == 48
     assert other.prepared != first.prepared
+
+
+@pytest.mark.slow
+def test_a_widened_goal_does_not_change_how_later_ones_of_its_worker_are_tuned(tmp_path: Path) -> None:
+    """Widened networks learn from changed images."""
+    data = DATA.model_copy(update={"settings": DataSettings(augment=Augmentation(crop=1))})
+    common = {**NESTED, "data": data, "settings": {**SETTINGS, "segment_steps": 8, "tune_steps": 2}}
+    artifacts = artifacts_of(tmp_path)
+    one, another = (TaskRunner(artifacts, lambda _: None) for _ in range(2))
+    whole = SourceTask(recipe=recipe(saved_source(tmp_path), **common), exceed={})
+    flops = one.run(whole).source_costs["flops"]  # type: ignore[union-attr]
+    root: Any = one.run(whole.model_copy(update={"exceed": {"flops": 1.5 * flops}}))
+    taught_by = taught(root.teacher, **common)
+    made: Any = one.run(PrepareTask(recipe=taught_by, least={"flops": 0.5 * flops}))
+    tuned = taught_by.model_copy(update={"prepared": made.prepared})
+
+    def edge(share: float) -> AdaptTask:
+        return AdaptTask(recipe=tuned, parent=root.root, budget={"flops": share * flops})
+
+    alone: Any = another.run(edge(0.6))
+    one.run(edge(1.4))
+    later: Any = one.run(edge(0.6))
+    assert later.steps == 2
+    assert later.checkpoint == alone.checkpoint
 
 
 @pytest.mark.slow
