@@ -6,7 +6,7 @@ import keras
 
 from executors.algorithms.adaptivenet.params import AdaptiveNetParams
 from executors.algorithms.adaptivenet.parts import parts_without_blocks, supernet_parts
-from executors.algorithms.adaptivenet.selection import Subnets
+from executors.algorithms.adaptivenet.selection import LoadedSupernet, Subnets
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.algorithms.adaptivenet.training import SupernetTraining
 from executors.algorithms.baselines.uniform import UniformExecutor
@@ -26,14 +26,19 @@ class AdaptiveNetExecutor(UniformExecutor):
 
     If even the cheapest subnet exceeds the limits, its widths are cut. Networks larger than the source, and
     networks that share layers with others, are cut directly.
+
+    Args:
+        params: The settings.
+        prepared: The preparation, shared with other executors; None for one of its own.
     """
 
     _params: AdaptiveNetParams
     _training: type[SupernetTraining] = SupernetTraining
 
-    def __init__(self, params: Params) -> None:
+    def __init__(self, params: Params, prepared: "PreparedSupernet | None" = None) -> None:
         super().__init__(params)
-        self._loaded: tuple[bytes, Subnets] | None = None
+        self._prepared = prepared or PreparedSupernet()
+        self._subnets: tuple[LoadedSupernet, Subnets] | None = None
         self._has_subnet = False
         self._calibrated = False
 
@@ -46,6 +51,10 @@ class AdaptiveNetExecutor(UniformExecutor):
         """Train the supernet of the source; do nothing if none of its blocks can be replaced."""
         training = self._training.of(assignment, self._params, progress)
         return training.finished() if training else b""
+
+    def for_edge(self) -> "AdaptiveNetExecutor":
+        """Return an executor for one edge, with the supernet that is loaded and the subnets' losses."""
+        return type(self)(self._params, self._prepared)
 
     def package_parts(self, source: Structure, prepared: bytes, network: keras.Model) -> PackageParts:
         """Return the blocks of the supernet, unless the settings leave them out."""
@@ -78,19 +87,36 @@ class AdaptiveNetExecutor(UniformExecutor):
         content = assignment.prepared or self.prepare(assignment, progress)
         if content:
             with activity("cutting"):
-                model = self._subnets(content, assignment).best(assignment)
+                model = self._subnets_of(content, assignment).best(assignment)
                 state = PruningState.of(model, assignment, self._structure_loss)
                 self._current = replace(state.at_start_of(assignment), start=self._state.start)
             self._calibrated = True
         return progress.step
 
-    def _subnets(self, content: bytes, assignment: Assignment) -> Subnets:
-        if self._loaded is None or self._loaded[0] != content:
-            self._loaded = (
-                content,
-                Subnets(*Supernet.loaded(content, assignment.source, self._params.largest)),
-            )
-        return self._loaded[1]
+    def _subnets_of(self, content: bytes, assignment: Assignment) -> Subnets:
+        loaded = self._prepared.loaded(content, assignment.source, self._params.largest)
+        if self._subnets is None or self._subnets[0] is not loaded:
+            self._subnets = loaded, Subnets(loaded)
+        return self._subnets[1]
+
+
+class PreparedSupernet:
+    """The supernet of a preparation, which is loaded once for all goals."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[bytes, LoadedSupernet] | None = None
+
+    def loaded(self, content: bytes, source: Structure, largest: float) -> LoadedSupernet:
+        """Return the supernet of a preparation.
+
+        Args:
+            content: The result of the preparation.
+            source: The structure of the source.
+            largest: The setting `largest`.
+        """
+        if self._latest is None or self._latest[0] != content:
+            self._latest = content, LoadedSupernet(*Supernet.loaded(content, source, largest))
+        return self._latest[1]
 
 
 def _keeps_network(assignment: Assignment) -> bool:

@@ -72,56 +72,79 @@ class Scorer:
         )  # fmt: skip
 
 
+class LoadedSupernet:
+    """A trained supernet, with what was compiled and measured for earlier goals.
+
+    Args:
+        losses: Loss added by each of the supernet's variants alone.
+
+    Attributes:
+        networks: The architecture of each block and variant, by number.
+    """
+
+    def __init__(self, supernet: Supernet, losses: Sequence[float]) -> None:
+        self.supernet = supernet
+        self.losses = losses
+        self.networks = [
+            analyse(model_of(supernet.graph_of(number))).network() for number in range(len(losses))
+        ]
+        self._scorer: Scorer | None = None
+        self._divergences: dict[Subnet, float] = {}
+
+    def divergence(self, subnet: Subnet, assignment: Assignment) -> float:
+        """Return a subnet's mean divergence from the source's outputs, which is measured once.
+
+        Args:
+            assignment: Any edge of the supernet's source and data.
+        """
+        if self._scorer is None:
+            self._scorer = Scorer(self.supernet, model_of(assignment.source.graph), assignment.setup)
+        if subnet not in self._divergences:
+            self._divergences[subnet] = self._scorer.divergence(subnet)
+        return self._divergences[subnet]
+
+
 class Subnets:
     """The subnets of a trained supernet.
 
     Losses measured for one goal are reused for later goals.
-
-    Args:
-        losses: Loss added by each of the supernet's variants alone.
     """
 
-    def __init__(self, supernet: Supernet, losses: Sequence[float]) -> None:
-        self._supernet = supernet
-        self._losses = losses
-        self._networks = [
-            analyse(model_of(supernet.graph_of(number))).network() for number in range(len(losses))
-        ]
-        self._scorer: Scorer | None = None
+    def __init__(self, loaded: LoadedSupernet) -> None:
+        self._loaded = loaded
         self._scored: dict[Subnet, float] = {}
 
     def best(self, assignment: Assignment) -> keras.Model:
         """Return the subnet with the lowest loss within an edge's limits, or else the cheapest one."""
-        limits, space = assignment.budget, self._supernet.space
-        costs = [costs_of(network, assignment.profiles, only=limits) for network in self._networks]
+        supernet, limits = self._loaded.supernet, assignment.budget
+        space = supernet.space
+        costs = [costs_of(network, assignment.profiles, only=limits) for network in self._loaded.networks]
         # The costs of a network differ slightly from the sum over its blocks, for example in peak memory.
         whole = costs_of(assignment.source.network(), assignment.profiles, only=limits)
         sums = {axis: sum(costs[number][axis] for number in space.original) for axis in limits}
         parts = {axis: sums[axis] / whole[axis] if whole[axis] else 1.0 for axis in limits}
         scaled = {axis: limit * parts[axis] for axis, limit in limits.items()}
-        if self._scorer is None:
-            self._scorer = Scorer(self._supernet, model_of(assignment.source.graph), assignment.setup)
         for tightened in range(_ATTEMPTS):
             within = {axis: limit * _TIGHTENING**tightened for axis, limit in scaled.items()}
-            for subnet in self._promising(self._scorer, costs, within):
-                model = model_of(self._supernet.graph(subnet))
+            for subnet in self._promising(assignment, costs, within):
+                model = model_of(supernet.graph(subnet))
                 if self._holds(model, assignment):
                     return model
         shares = [max(cost[axis] / limit for axis, limit in scaled.items()) for cost in costs]
-        return model_of(self._supernet.graph(space.cheapest(shares)))
+        return model_of(supernet.graph(space.cheapest(shares)))
 
-    def _promising(self, scorer: Scorer, costs: Sequence[Costs], limits: Budget) -> list[Subnet]:
+    def _promising(self, assignment: Assignment, costs: Sequence[Costs], limits: Budget) -> list[Subnet]:
         """Return subnets whose summed costs are within the limits, in order of increasing loss.
 
         The subnets with the lowest predicted losses are scored. Prediction errors are used to correct the
         losses of variants.
         """
-        space = self._supernet.space
+        space = self._loaded.supernet.space
         for _ in range(_ROUNDS):
-            losses = corrected(self._losses, self._scored, space.blocks)
+            losses = corrected(self._loaded.losses, self._scored, space.blocks)
             within = space.within(costs, losses, limits)
             new = islice((subnet for subnet in within if subnet not in self._scored), _PER_ROUND)
-            self._scored |= {subnet: scorer.divergence(subnet) for subnet in new}
+            self._scored |= {subnet: self._loaded.divergence(subnet, assignment) for subnet in new}
         known = [
             subnet
             for subnet in self._scored

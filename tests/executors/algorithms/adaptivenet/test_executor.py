@@ -9,7 +9,7 @@ import pytest
 from executors.algorithms.adaptivenet import ALGORITHM
 from executors.algorithms.adaptivenet.executor import AdaptiveNetExecutor
 from executors.algorithms.adaptivenet.params import AdaptiveNetParams
-from executors.algorithms.adaptivenet.selection import Scorer, Subnets, corrected
+from executors.algorithms.adaptivenet.selection import LoadedSupernet, Scorer, Subnets, corrected
 from executors.algorithms.adaptivenet.supernet import Supernet
 from executors.contract.package_parts import PackageParts
 from executors.contract.params import parse_params
@@ -25,9 +25,9 @@ from tests.executors.algorithms.adaptivenet.conftest import PARAMS
 WITH_BLOCKS = PARAMS.model_copy(update={"blocks": True})
 
 
-def adapted(assignment, params=PARAMS):
+def adapted(assignment, params=PARAMS, executor=None):
     """Return the network of an edge, and the number of its steps."""
-    executor, steps = AdaptiveNetExecutor(params), 0
+    executor, steps = executor or AdaptiveNetExecutor(params), 0
     executor.init(assignment)
     while not meets(executor.measure(), assignment.budget):
         steps += executor.iterate()
@@ -49,6 +49,24 @@ def test_a_goal_is_met_by_a_subnet_without_training_steps(assigned, prepared, de
     assert any("-shrink-0.5-" in name or "-merge-2-" in name for name in names)
 
 
+def test_what_other_goals_left_loaded_does_not_change_a_subnet(assigned, prepared):
+    """Not even the candidates, although losses are measured only once."""
+
+    def chosen(executor, share):
+        network, _ = adapted(assigned(share, prepared[0]), executor=executor)
+        return network, executor._subnets[1]._scored
+
+    kept = AdaptiveNetExecutor(PARAMS)
+    alone, scored = chosen(AdaptiveNetExecutor(PARAMS), 0.7)
+    for share in (0.9, 0.6):
+        chosen(kept.for_edge(), share)
+    shared, scored_again = chosen(kept.for_edge(), 0.7)
+    assert scored_again == scored
+    assert [layer.name for layer in shared.layers] == [layer.name for layer in alone.layers]
+    for array, again in zip(alone.get_weights(), shared.get_weights(), strict=True):
+        np.testing.assert_array_equal(again, array)
+
+
 @pytest.mark.slow
 def test_limits_that_a_subnet_exactly_meets_are_met(assigned, prepared):
     """Although the memory of a network is not the sum over its blocks."""
@@ -58,7 +76,7 @@ def test_limits_that_a_subnet_exactly_meets_are_met(assigned, prepared):
     for _ in range(6):
         some = analyse(model_of(supernet.graph(supernet.space.random(rng)))).network()
         limits = {axis: costs_of(some, ())[axis] for axis in (MEMORY, FLOPS)}
-        best = Subnets(supernet, losses).best(replace(assignment, budget=limits))
+        best = Subnets(LoadedSupernet(supernet, losses)).best(replace(assignment, budget=limits))
         assert not exceeded(costs_of(analyse(best).network(), ()), limits)
 
 
@@ -82,7 +100,7 @@ def test_the_subnet_of_a_goal_is_nearly_optimal(assigned, prepared, deep_setup, 
         for subnet in every_subnet(supernet.space)
     }
     assert len(of_all) == supernet.space.count()
-    subnets, before = Subnets(supernet, losses), np.inf
+    subnets, before = Subnets(LoadedSupernet(supernet, losses)), np.inf
     for share in (0.5, 0.6, 0.7, 0.8, 0.9):
         assignment = assigned(share)
         chosen = supernet.subnet_of(subnets.best(assignment))
