@@ -129,8 +129,8 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
     async def file(job_id: str, goal_id: str, name: str) -> FileResponse:
         """Send a file of a package or a range of it, with its digest in `Repr-Digest`."""
         packaged, path = await asyncio.to_thread(stored.file, job_id, goal_id, name)
-        status = await asyncio.to_thread(path.stat)
-        if status.st_size != packaged.size:
+        status = await asyncio.to_thread(_status, path)
+        if status is None or status.st_size != packaged.size:
             raise damaged(goal_id, packaged)
         return _PackageFileResponse(path, status, goal_id, packaged)
 
@@ -199,11 +199,22 @@ def _archive(stored: PackageFiles, job_id: str, goal_ids: Sequence[str]) -> IO[b
     return archive
 
 
-def _pack(archive: zipfile.ZipFile, name: str, path: Path) -> str:
-    """Add a file to an archive; return the SHA-256 (hex) of the content that was added."""
+def _status(path: Path) -> os.stat_result | None:
+    """Return the status of a file; None if it was removed meanwhile."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _pack(archive: zipfile.ZipFile, name: str, path: Path) -> str | None:
+    """Add a file to an archive; return the SHA-256 (hex) of its content, None if it was removed meanwhile."""
     digest = hashlib.sha256()
-    with path.open("rb") as source, archive.open(zipfile.ZipInfo.from_file(path, name), "w") as target:
-        while piece := source.read(_CHUNK):
-            digest.update(piece)
-            target.write(piece)
+    try:
+        with path.open("rb") as source, archive.open(zipfile.ZipInfo.from_file(path, name), "w") as target:
+            while piece := source.read(_CHUNK):
+                digest.update(piece)
+                target.write(piece)
+    except FileNotFoundError:
+        return None
     return digest.hexdigest()

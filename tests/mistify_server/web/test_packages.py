@@ -127,6 +127,25 @@ async def test_content_that_changes_while_it_is_packed_is_refused(
     assert files_in(temporary) == []
 
 
+@pytest.mark.parametrize("asked", ["package.zip", "files/manifest.json"])
+async def test_a_file_that_is_removed_after_the_check_is_reported_as_missing(
+    web: httpx.AsyncClient, archive: str, temporary: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    intact = PackageFiles._intact
+
+    def then_removed(stored: PackageFiles, goal_id: str, file: PackageFile) -> Path:
+        path = intact(stored, goal_id, file)
+        if file.name == "manifest.json":
+            path.unlink()
+        return path
+
+    monkeypatch.setattr(PackageFiles, "_intact", then_removed)
+    answer = await web.get(archive.replace("package.zip", asked))
+    assert (answer.status_code, answer.json()["code"]) == (500, "CORRUPT_PACKAGE")
+    assert "manifest.json of the goal" in answer.json()["detail"]
+    assert files_in(temporary) == []
+
+
 async def test_an_archive_too_large_for_the_disk_leaves_no_files(
     web: httpx.AsyncClient, archive: str, temporary: Path
 ) -> None:
