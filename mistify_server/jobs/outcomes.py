@@ -115,9 +115,10 @@ def failed_goal(goal: Goal, reason: str) -> Goal:
 
 def outage_in(result: Result) -> MistifyError | None:
     """Return why a task has to be repeated later; None if it has a result, or has failed for good."""
-    if not isinstance(result, TaskFailure) or ErrorCode[result.code] not in OUTAGES:
+    if not isinstance(result, TaskFailure):
         return None
-    return MistifyError(ErrorCode[result.code], failure_reason(result))
+    code = ErrorCode.__members__.get(result.code, ErrorCode.INTERNAL)  # of another version of the worker
+    return MistifyError(code, failure_reason(result)) if code in OUTAGES else None
 
 
 def failure_reason(result: Result) -> str:

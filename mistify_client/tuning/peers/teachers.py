@@ -45,14 +45,14 @@ class Teachers:
         """Choose trusted peers by comparison with the current network of the trainer.
 
         Raises:
-            MistifyError: UNAVAILABLE, packages cannot be downloaded.
+            MistifyError: UNAVAILABLE or STORE_REFUSED, packages cannot be downloaded now.
         """
         keys, notes = {}, []
         for file in files:
             try:
                 keys[self._outputs.compute(file, self._packages)] = file.peer.member
             except MistifyError as error:
-                if error.code is ErrorCode.UNAVAILABLE:
+                if error.code in (ErrorCode.UNAVAILABLE, ErrorCode.STORE_REFUSED):  # not the peer's fault
                     raise
                 notes.append(_exclusion_note(file.peer.member, str(error)))
         judgement = self._judge(list(keys))

@@ -9,8 +9,8 @@ from mistify.jobs.comparison import accuracy_change
 from mistify.jobs.job import Goal, GoalState, Source
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import Estimate
-from mistify_server.jobs.outcomes import packaged_goal
-from mistify_server.tasks.results import AdaptResult, PackageResult
+from mistify_server.jobs.outcomes import outage_in, packaged_goal
+from mistify_server.tasks.results import AdaptResult, PackageResult, TaskFailure
 from tests.support.targets import overall
 
 
@@ -127,3 +127,12 @@ def test_a_package_of_one_task_is_not_compared_with_the_source_of_all() -> None:
     source = Source({}, tuned_accuracy=0.9)
     assert accuracy_change(whole, 0.5, source) == pytest.approx(-0.4)
     assert accuracy_change(of_task, 0.5, source) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [("UNAVAILABLE", True), ("STORE_REFUSED", True), ("INTERNAL", False), ("OF_A_NEWER_WORKER", False)],
+)
+def test_a_job_waits_for_the_end_of_an_outage_only(code: str, waits: bool) -> None:
+    outage = outage_in(TaskFailure(code=code, message="no room"))
+    assert (None if outage is None else outage.code.name) == (code if waits else None)

@@ -173,6 +173,18 @@ def test_only_packages_of_present_peers_are_kept(peer, outputs, packages, device
     assert not list((tmp_path / "packages").iterdir())
 
 
+def test_peers_are_not_left_out_because_the_server_has_no_access_to_packages(
+    peer, outputs, device, data, tmp_path
+):
+    def fetch(reference, directory):
+        raise MistifyError(ErrorCode.STORE_REFUSED, "it has refused access")
+
+    packages = PeerModels(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
+    teachers = Teachers(device(4).trainer(), split(examples(1, COUNT), 0.1, 8), outputs, packages)
+    with pytest.raises(MistifyError, match="it has refused access"):
+        teachers.gather([peer(0)[0]])
+
+
 def test_a_package_that_is_not_the_tuned_one_is_refused(peer, packages):
     file, _ = peer(0)
     with pytest.raises(MistifyError, match="not the one") as caught:
