@@ -192,7 +192,8 @@ def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[
     files: dict[str, list[PackageFile]] = {}
     for file in session.scalars(query):
         files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
-    return tuple(_goal(row, files) for row in found)
+    with _of_this_version(job_id):
+        return tuple(_goal(row, files) for row in found)
 
 
 def stored_packages(session: Session) -> Iterator[StoredPackage]:
@@ -265,14 +266,20 @@ def _of_this_version(job_id: str) -> Iterator[None]:
     """Translate the errors of values of a job that servers of other versions have written."""
     try:
         yield
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
+    except ValueError as error:  # among them those of enumerations
         raise MistifyError(
             ErrorCode.STORE_VERSION,
             f"the job {job_id} was written by another version of Mistify, which this server cannot read "
-            f"({error.title}.{place}: {first['msg']}); upgrade this server",
+            f"({_first_of(error)}); upgrade this server",
         ) from error
+
+
+def _first_of(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{error.title}.{place}: {first['msg']}"
 
 
 def _batch_state(session: Session, row: BatchRow) -> BatchState:

@@ -175,6 +175,15 @@ async def events(jobs: RunningJobs) -> list[object]:
     return [event.event for read in reads for event in read.events]
 
 
+def test_goals_of_a_newer_version_are_not_read(tmp_path: Path, store: Store, plan: BatchPlan) -> None:
+    create(store, plan, "j")
+    with closing(sqlite3.connect(tmp_path / "own-store" / "mistify.db")) as connection, connection:
+        connection.execute("UPDATE goals SET state = 'held'")
+    with pytest.raises(MistifyError, match=r"'held' is not a valid GoalState.*; upgrade") as raised:
+        store.jobs.with_batches("j")
+    assert raised.value.code is ErrorCode.STORE_VERSION
+
+
 async def test_a_job_of_a_newer_version_is_left_to_its_servers(
     tmp_path: Path, store: Store, other: Store, jobs: RunningJobs, wait_until: Any
 ) -> None:
