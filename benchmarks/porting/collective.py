@@ -254,11 +254,17 @@ def _collective(network: Network, porting: Porting, directory: Path, count: int,
         start = process_time()
         work = directory / name
         tool = Porting(porting.tuned, porting.data, work, settings, algorithm=name, least=SMALLEST)
-        checkpoints = tool.descended(dict.fromkeys(own))
         seconds += process_time() - start
         compared = [share for share in own if share in shares_of(CASES)]
-        shared = count > _FIRST_PACKAGES
-        timed = [_packaged(tool, checkpoints[share], shared) for share in compared or own[:1]]
+        checkpoints, timed = dict[float, Checkpoint](), list[float]()
+        start = process_time()
+        for share, checkpoint in tool.descending(own):
+            seconds += process_time() - start
+            checkpoints[share] = checkpoint
+            # As in a job: at once, while the network is in memory.
+            if share in (compared or own[:1]):
+                timed.append(_packaged(tool, checkpoint, shared=count > _FIRST_PACKAGES))
+            start = process_time()
         packaging += sum(timed) + (len(own) - len(timed)) * _later(timed)
         accuracies |= {share: tool.tested(checkpoints[share].artifact) for share in compared}
     return Ported(accuracies, seconds, steps, packaging)
