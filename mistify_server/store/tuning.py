@@ -93,8 +93,8 @@ class TuningStore(ABC):
         """Return up to `limit` members with expired leases."""
 
     @abstractmethod
-    def publish(self, member: Member, publication: Publication) -> None:
-        """Store a member's publication, replacing its earlier one.
+    def publish(self, member: Member, publication: Publication) -> Publication | None:
+        """Store a member's publication, and return the earlier one that it replaces, if any.
 
         Raises:
             MistifyError: NOT_FOUND, the device is not a member; CONFLICT, its latest version is not lower.
@@ -109,8 +109,12 @@ class TuningStore(ABC):
         """Return the latest publication of each member of a group, by member."""
 
     @abstractmethod
-    def leave(self, member: Member) -> None:
-        """Remove a member and its publication; no effect if it is not a member."""
+    def leave(self, member: Member, expired_by: int | None = None) -> Publication | None:
+        """Remove a member, and return its publication, if any; no effect if it is not a member.
+
+        Args:
+            expired_by: A time in Unix milliseconds; a member whose lease ends later stays. None removes any.
+        """
 
     @abstractmethod
     def weights(self) -> set[str]:

@@ -144,8 +144,7 @@ class TuningService:
 
     async def _replace(self, member: Member, publication: Publication, neighbourhood: Neighbourhood) -> None:
         """Record a publication in place of the member's earlier one, whose weights are removed."""
-        before = await asyncio.to_thread(self._tuning.published, member)
-        await asyncio.to_thread(self._tuning.publish, member, publication)
+        before = await asyncio.to_thread(self._tuning.publish, member, publication)
         if before is not None:
             await self._weights.collect(before.sha256)
         await neighbourhood.place(member.name, publication.hints)
@@ -219,18 +218,10 @@ class TuningService:
         await completed(self._forget_now(member, expired_ms))
 
     async def _forget_now(self, member: Member, expired_ms: int | None) -> None:
-        published = await asyncio.to_thread(self._left, member, expired_ms)
+        published = await asyncio.to_thread(self._tuning.leave, member, expired_ms)
         if published is not None:
             await self._weights.collect(published.sha256)
             self._neighbourhoods.forget(member.group, member.name)
-
-    def _left(self, member: Member, expired_ms: int | None) -> Publication | None:
-        """Remove a member from the store, and return its publication."""
-        if expired_ms is not None and (self._tuning.expiry(member) or expired_ms) > expired_ms:
-            return None
-        published = self._tuning.published(member)
-        self._tuning.leave(member)
-        return published
 
 
 def _problems(publication: Publication, tunable: Tunable) -> Iterator[Problem]:

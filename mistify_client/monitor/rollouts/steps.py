@@ -98,7 +98,7 @@ class InstallationSteps:
     def _validate(self, installation: Installation) -> Installation:
         """Try the package next to the current one; the server judges how good it is."""
         if installation.trials > MOST_TRIALS:
-            return self.failed(installation, f"{MOST_TRIALS} trials have begun, and none has ended")
+            return self.failed(installation, f"{MOST_TRIALS} trials have begun, and none has succeeded")
         trial = self._run_trial(self._candidate, self._package, self._config.examples)
         reason = (
             f"an inference takes {format_time(trial.candidate_ms, 3)}, "

@@ -87,7 +87,7 @@ class SqlTuningStore(TuningStore):
             return [Member(row.group, row.member) for row in session.scalars(query)]
 
     @override
-    def publish(self, member: Member, publication: Publication) -> None:
+    def publish(self, member: Member, publication: Publication) -> Publication | None:
         with self._database.write() as session:
             if session.get(MemberRow, member) is None:
                 raise MistifyError(
@@ -99,7 +99,9 @@ class SqlTuningStore(TuningStore):
                     ErrorCode.CONFLICT,
                     f"got version {publication.version}; expected a version above {row.version}, the latest",
                 )
+            before = None if row is None else _publication(row)
             session.merge(_row(member, publication))
+            return before
 
     @override
     def published(self, member: Member) -> Publication | None:
@@ -114,10 +116,15 @@ class SqlTuningStore(TuningStore):
             return {row.member: _publication(row) for row in rows}
 
     @override
-    def leave(self, member: Member) -> None:
+    def leave(self, member: Member, expired_by: int | None = None) -> Publication | None:
         with self._database.write() as session:
+            lease, published = (session.get(row, member) for row in (MemberRow, PublicationRow))
+            if lease is None or (expired_by is not None and lease.expires_unix_ms > expired_by):
+                return None
+            left = None if published is None else _publication(published)
             for row in (PublicationRow, MemberRow):
                 session.execute(delete(row).filter_by(group=member.group, member=member.name))
+            return left
 
     @override
     def weights(self) -> set[str]:

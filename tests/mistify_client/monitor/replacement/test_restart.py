@@ -81,7 +81,7 @@ def test_a_package_that_crashes_every_daemon_is_rejected(site, package, tmp_path
         assert died.returncode == -signal.SIGKILL
     site.daemon(run_trial=lambda *_: Trial(0.1, 1.0, None)).resume()
     entry = site.entries.until(event="replacement")
-    assert (entry["phase"], entry["reason"]) == ("rejected", "3 trials have begun, and none has ended")
+    assert (entry["phase"], entry["reason"]) == ("rejected", "3 trials have begun, and none has succeeded")
 
 
 def test_an_interrupted_rollback_is_completed_once(site, package, other):

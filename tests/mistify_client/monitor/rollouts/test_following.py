@@ -223,7 +223,7 @@ def test_trials_that_crash_the_daemon_end(site, package):
         site.finish()
     site.run_trial = lambda *_: Trial(0.1, 0.1, None)
     site.daemon()
-    assert site.until("failed") == "3 trials have begun, and none has ended"
+    assert site.until("failed") == "3 trials have begun, and none has succeeded"
     assert current(package) == package
 
 

@@ -51,7 +51,7 @@ def test_only_members_can_publish_and_versions_increase(tuning):
     tuning.publish(ME, MODEL)
     assert code_of(lambda: tuning.publish(ME, replace(MODEL, sha256="v"))) is ErrorCode.CONFLICT
     newer = replace(MODEL, version=2, sha256="v")
-    tuning.publish(ME, newer)
+    assert tuning.publish(ME, newer) == MODEL
     assert tuning.published(ME) == newer
     assert [tuning.has_weights(digest) for digest in "wv"] == [False, True]
 
@@ -62,6 +62,16 @@ def test_leases_expire_and_can_be_renewed(tuning):
     tuning.lease(ME, 2000)
     assert (tuning.expired(1000, 9), tuning.expiry(ME)) == ([], 2000)
     assert code_of(lambda: tuning.lease(Member("lions", "x"), 1)) is ErrorCode.NOT_FOUND
+
+
+def test_only_members_with_expired_leases_are_removed_for_it(tuning):
+    """A member that has renewed its lease in the meantime stays, with its publication."""
+    tuning.lease(ME, 1000)
+    tuning.publish(ME, MODEL)
+    assert tuning.leave(ME, expired_by=999) is None
+    assert (tuning.expiry(ME), tuning.published(ME)) == (1000, MODEL)
+    assert tuning.leave(ME, expired_by=1000) == MODEL
+    assert (tuning.expiry(ME), tuning.published(ME), tuning.leave(ME)) == (None, None, None)
 
 
 @pytest.mark.parametrize(
