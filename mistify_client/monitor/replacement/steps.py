@@ -125,7 +125,9 @@ class ReplacementSteps:
     def _validate(self, replacement: Replacement) -> Replacement:
         """Try the candidate next to the current package: verify, run, compare and measure it."""
         if replacement.trials >= _MOST_TRIALS:
-            return self.rejected(replacement, f"{replacement.trials} trials have begun, and none has succeeded")
+            return self.rejected(
+                replacement, f"{replacement.trials} trials have begun, and none has succeeded"
+            )
         counted = replacement.model_copy(update={"trials": replacement.trials + 1})
         self._keep(counted)
         try:
