@@ -118,7 +118,7 @@ class SqlTuningStore(TuningStore):
     @override
     def leave(self, member: Member, expired_by: int | None = None) -> Publication | None:
         with self._database.write() as session:
-            lease, published = (session.get(row, member) for row in (MemberRow, PublicationRow))
+            lease, published = session.get(MemberRow, member), session.get(PublicationRow, member)
             if lease is None or (expired_by is not None and lease.expires_unix_ms > expired_by):
                 return None
             left = None if published is None else _publication(published)
