@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
-BENCHMARKS := porting.default_config porting.within_time porting.goal_tree porting.collective porting.executors porting.limits porting.peer_torch_pruning \
+BENCHMARKS := porting.default_config porting.within_time porting.goal_tree porting.collective porting.commands porting.executors porting.limits porting.peer_torch_pruning \
 	porting.streaming porting.precision porting.snips porting.no_data porting.tradeoffs porting.effort \
 	porting.forecasts porting.branches porting.larger porting.step porting.packages porting.onnx_matrix porting.onnx_converters porting.pytorch_source \
 	elastic.quality elastic.families elastic.exits elastic.search elastic.devices elastic.update elastic.blocks factory.quality factory.transformer \
