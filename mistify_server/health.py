@@ -10,7 +10,7 @@ _NO_GOALS: Final = GoalSelection()
 
 
 class StoreHealth:
-    """Whether calls to a store, that of all tenants, can succeed."""
+    """The health of the store of all tenants: whether calls to it can succeed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

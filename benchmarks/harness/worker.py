@@ -169,16 +169,17 @@ class Porting:
         return {share: self._reached(result) for share, result in self._path(steps)}
 
     def descended(self, steps: Mapping[float, int | None]) -> dict[float, Checkpoint]:
-        """Return networks adapted one from the other, largest first.
+        """Return networks adapted one from the other, largest first; see `descending`."""
+        return dict(self.descending(steps))
+
+    def descending(self, steps: Mapping[float, int | None]) -> Iterator[tuple[float, Checkpoint]]:
+        """Yield networks adapted one from the other, largest first, each as soon as it is adapted.
 
         Args:
             steps: Share of the multiply-adds -> training steps; None for the number in the settings.
         """
-        return dict(self._checkpoints(steps))
-
-    def descending(self, shares: Sequence[float]) -> Iterator[tuple[float, Checkpoint]]:
-        """Yield networks adapted one from the other, largest first, each as soon as it is adapted."""
-        return self._checkpoints(dict.fromkeys(shares))
+        for share, result in self._path(steps):
+            yield share, Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
     def case(self, share: float, steps: int | None = None) -> Reached:
         """Adapt one goal from the source, with a number of steps or that in the settings."""
@@ -301,10 +302,6 @@ class Porting:
     def _reached(self, result: AdaptResult) -> Reached:
         share = result.costs[FLOPS] / self._full
         return Reached(self.tested(result.checkpoint), share, result.steps, result.spent)
-
-    def _checkpoints(self, steps: Mapping[float, int | None]) -> Iterator[tuple[float, Checkpoint]]:
-        for share, result in self._path(steps):
-            yield share, Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
     def _path(self, steps: Mapping[float, int | None]) -> Iterator[tuple[float, AdaptResult]]:
         """Yield the results of a path's goals, largest first."""

@@ -258,7 +258,7 @@ def _collective(network: Network, porting: Porting, directory: Path, count: int,
         compared = [share for share in own if share in shares_of(CASES)]
         checkpoints, timed = dict[float, Checkpoint](), list[float]()
         start = process_time()
-        for share, checkpoint in tool.descending(own):
+        for share, checkpoint in tool.descending(dict.fromkeys(own)):
             seconds += process_time() - start
             checkpoints[share] = checkpoint
             # As in a job: at once, while the network is in memory.

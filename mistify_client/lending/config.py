@@ -50,7 +50,7 @@ class LendingConfig(Settings):
         """Return the token of the helpers.
 
         Raises:
-            MistifyError: As for `read_token`.
+            MistifyError: INVALID_CONFIG, the file cannot be read, has no token, or others can read it.
         """
         return read_token(self.token_file)
 

@@ -101,7 +101,8 @@ def serving(
         certificate: Certificate for TLS; None for a helper without TLS.
 
     Raises:
-        MistifyError: As for `listen`.
+        MistifyError: UNAUTHENTICATED, the address needs a token; INVALID_CONFIG, ADDRESS_IN_USE or
+            UNAVAILABLE, it cannot be bound.
     """
     largest = max(packages.largest_message, PROBE_BYTES + MESSAGE_BYTES)
     sessions = quotas.clients + _REFUSING_THREADS

@@ -190,10 +190,10 @@ class MonitorConfig(Settings):
 
     @property
     def trust(self) -> Trust | None:
-        """What the device trusts; None for every package.
+        """The keys whose packages the device accepts; None for every package.
 
         Raises:
-            MistifyError: As for `Trust.configured`.
+            MistifyError: INVALID_CONFIG, a key is invalid, or the file of trusted keys cannot be read.
         """
         return Trust.configured() if self.trusted is None else Trust.of(self.trusted, "trusted")
 

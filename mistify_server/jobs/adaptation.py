@@ -377,8 +377,7 @@ class CollectiveAdaptation:
         """Return the result of a task.
 
         Raises:
-            MistifyError: UNAVAILABLE or STORE_REFUSED, no task can run or results cannot be stored, for
-                example on a full disk.
+            MistifyError: UNAVAILABLE or STORE_REFUSED, no task can run, or its results cannot be stored.
         """
         async with self._log.progress_of(goal_ids, part) as on_progress:
             result = await self._log.account(self._engine.run(task, on_progress))

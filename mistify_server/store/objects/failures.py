@@ -52,9 +52,10 @@ _REFUSALS: Final = frozenset({_CREDENTIALS, _NO_CREDENTIALS, _NO_PROFILE, _NO_BU
 
 
 class Failure(NamedTuple):
-    """What is wrong and what to do about it, to follow the name of what is stored there.
+    """The meaning of an error of an S3 client, for people.
 
     Attributes:
+        advice: The fault and its remedy, as the end of a sentence that begins with the name of the bucket.
         refused: Whether only the operator can end it; otherwise it may pass.
     """
 

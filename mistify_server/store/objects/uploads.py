@@ -50,7 +50,7 @@ class SharedUploads:
             place: Returns the path of a complete file by its SHA-256 (hex).
 
         Raises:
-            MistifyError: As for `Bucket`.
+            MistifyError: UNAVAILABLE, the bucket cannot be used; STORE_REFUSED, it refuses the key.
         """
         last = (_LISTING if upload.directory else _FILE) + upload.sha256
         with locked(self._directory, shared=True):  # what is found is not being removed
@@ -66,8 +66,9 @@ class SharedUploads:
         """Have an upload on this machine, if this is the path of one, or of a file in one.
 
         Raises:
-            MistifyError: As for `Bucket`; CORRUPT_PACKAGE, it is not in the bucket or damaged; UNAVAILABLE,
-                the disk is full or cannot be written.
+            MistifyError: UNAVAILABLE, the bucket cannot be used, or the disk is full or cannot be written;
+                STORE_REFUSED, the bucket refuses the key; CORRUPT_PACKAGE, the upload is not in the bucket or
+                is damaged.
         """
         place = self._place_of(path)
         if place is None:
@@ -96,7 +97,7 @@ class SharedUploads:
             before: Seconds since 1970 by the clock of S3; later objects are kept.
 
         Raises:
-            MistifyError: As for `Bucket`.
+            MistifyError: UNAVAILABLE, the bucket cannot be used; STORE_REFUSED, it refuses the key.
             OSError: A listing cannot be written to this machine's disk.
         """
         of_tenants = (uploaded_files(directory) for directory in self._directories())
