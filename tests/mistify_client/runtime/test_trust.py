@@ -15,9 +15,10 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import MANIFEST, NETWORK, Manifest
 from mistify.package.opened import Package
 from mistify.package.signature import SIGNATURE_FILE, KeyChain, PackageSignature
-from mistify_client.runtime.trust import TRUSTED, Trust, require_trusted
+from mistify_client.runtime.trust import TRUSTED, Trust, require_trusted, trusted_file
 from mistify_client.runtime.versions import current, install
 from tests.mistify_client.conftest import Service
+from tests.support.permissions import permissions_obeyed
 from tests.support.signed_packages import flipped, sign_package
 from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
@@ -162,6 +163,17 @@ def test_mistakes_in_the_file_are_reported_with_their_lines(
     monkeypatch.setenv(TRUSTED, str(trusting.with_name("missing")))
     refused(lambda: mistify_client.load(package), ErrorCode.INVALID_CONFIG)
     refused(lambda: mistify_client.load(package, trusted=[]), ErrorCode.INVALID_CONFIG)
+
+
+def test_a_closed_directory_of_settings_is_another_users_and_trusts_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    closed = trusted_file().parent
+    closed.mkdir(mode=0)
+    with permissions_obeyed():
+        assert Trust.configured() is None
+    assert f"{trusted_file()} cannot be read, so that no server is trusted" in caplog.text
 
 
 def test_what_the_device_makes_itself_needs_no_signature(
