@@ -14,6 +14,9 @@ BENCHMARKS := porting.default_config porting.within_time porting.goal_tree porti
 	tuning.adversaries tuning.communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
+# Compiled modules are kept whatever the environment says: each process that the tests start would compile them anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help install demo test test-slow test-web bench results docs support-matrix onnx-matrix onnx-operators check bom audit format proto clean
 
 help:  ## List the targets
