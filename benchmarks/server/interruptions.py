@@ -3,10 +3,13 @@
 `python -m benchmarks.server.interruptions [--quick] [--json FILE] [--seed N]`
 
 A real server adapts a small network to a path of two goals. Its packages are the reference for all others,
-byte by byte, except for signatures, and for the job's name, times and latencies in manifests. In each of the
-following rounds, the same config is submitted, in every other round twice, and the server or one of its
-workers is killed by SIGKILL up to 6 times, each time after a random part of the seconds of an undisturbed
-job: during submissions, steps, packaging, or the start of the next server. The client retries, as
+byte by byte, except for signatures, and for the job's name, times and measured latencies in manifests. What
+differs is printed: files, and fields of manifests. Do not change the code meanwhile: the inspection of the
+source depends on it, would be repeated, and measures this machine, for which `achieved` predicts latencies.
+
+In each of the following rounds, the same config is submitted, in every other round twice, and the server or
+one of its workers is killed by SIGKILL up to 6 times, each time after a random part of the seconds of an
+undisturbed job: during submissions, steps, packaging, or the start of the next server. The client retries, as
 `mistify port` does. The server has one slot in half of the rounds, and two in the others. Workers that
 survive a round serve the next one, so that the state of their memory differs between rounds.
 
@@ -84,7 +87,7 @@ _GOALS: Final[tuple[dict[str, object], ...]] = (
 #: Manifest fields that depend on the job, its time, or measured latencies.
 _VOLATILE: Final = ("job", "created", "latency", "measured", "note")
 
-#: Name of the goal and the file -> the file's digest, or the content of a manifest.
+#: Names of the goal and the file -> the file's digest; for manifests, of the goal and a field -> its value.
 Contents: TypeAlias = dict[tuple[str, str], object]
 
 
@@ -130,11 +133,10 @@ def measure(options: Namespace) -> Figures:
                         server.ended(job_id) for job_id in [server.submitted(config, key) for key in keys]
                     ]
                 for each in ended:
-                    contents = server.contents(each.job)
-                    differing = [name for name in expected if contents.get(name) != expected[name]]
-                    for name in differing:
-                        console.print(f"{each.job.id} differs in {name}:", contents.get(name), expected[name])
-                    found["differing"] += bool(differing)
+                    differences = list(differing(server.contents(each.job), expected))
+                    for difference in differences:
+                        console.print(f"{each.job.id} differs in {difference}", markup=False)
+                    found["differing"] += bool(differences)
                     found["repeating"] += each.repeats
                     found["failed"] += sum(goal.state is GoalState.FAILED for goal in each.job.goals)
                 submitted.update(each.job.id for each in ended)
@@ -201,9 +203,8 @@ class _Server:
             with TemporaryDirectory(dir=self._directory) as fetched:
                 self._client.fetch(job.id, goal.id, Path(fetched), [MANIFEST])
                 manifest = json.loads(Path(fetched, MANIFEST).read_text())
-            contents[goal.id, MANIFEST] = {
-                key: value for key, value in manifest.items() if key not in _VOLATILE
-            }
+            steady = {key: value for key, value in manifest.items() if key not in _VOLATILE}
+            contents |= {(goal.id, f"{MANIFEST}{field}"): value for field, value in fields_of(steady)}
         return contents
 
     def kill_worker(self, rng: np.random.Generator) -> bool:
@@ -231,6 +232,24 @@ class _Server:
         """Stop the server."""
         self._process.terminate()
         self._process.wait()
+
+
+def fields_of(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the places and values of the numbers, texts and empty parts in parsed JSON."""
+    parts = dict(enumerate(value)) if isinstance(value, list) else value
+    if not isinstance(parts, dict) or not parts:
+        yield place, value
+        return
+    for key, part in parts.items():
+        yield from fields_of(part, f"{place}[{key!r}]")
+
+
+def differing(contents: Contents, expected: Contents) -> Iterator[str]:
+    """Yield in what packages differ from those of the undisturbed job, with both values."""
+    for name in sorted(contents.keys() | expected.keys()):
+        found, wanted = contents.get(name, "missing"), expected.get(name, "missing")
+        if found != wanted:
+            yield f"{'/'.join(name)}: {found}; undisturbed: {wanted}"
 
 
 @contextmanager
