@@ -37,7 +37,7 @@ import psutil
 from rich.console import Console
 
 from benchmarks.harness.run import Figures, Target, run
-from mistify.jobs.job import GoalState, Job, JobEvent, JobState
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState
 from mistify.package.manifest import MANIFEST
 from mistify.package.signature import SIGNATURE_FILE
 from mistify_client.rpc.porting import PortingClient
@@ -135,7 +135,7 @@ def measure(options: Namespace) -> Figures:
                 for each in ended:
                     differences = list(differing(server.contents(each.job), expected))
                     for difference in differences:
-                        console.print(f"{each.job.id} differs in {difference}", markup=False)
+                        console.print(f"{each.job.id} differs in {difference}", markup=False, soft_wrap=True)
                     found["differing"] += bool(differences)
                     found["repeating"] += each.repeats
                     found["failed"] += sum(goal.state is GoalState.FAILED for goal in each.job.goals)
@@ -198,13 +198,9 @@ class _Server:
         """Return the contents of a job's packages."""
         contents: Contents = {}
         for goal in job.goals:
-            digests = {(goal.id, file.name): file.sha256 for file in goal.files}
-            contents |= {name: digest for name, digest in digests.items() if name[1] != SIGNATURE_FILE}
             with TemporaryDirectory(dir=self._directory) as fetched:
                 self._client.fetch(job.id, goal.id, Path(fetched), [MANIFEST])
-                manifest = json.loads(Path(fetched, MANIFEST).read_text())
-            steady = {key: value for key, value in manifest.items() if key not in _VOLATILE}
-            contents |= {(goal.id, f"{MANIFEST}{field}"): value for field, value in fields_of(steady)}
+                contents |= contents_of(goal, json.loads(Path(fetched, MANIFEST).read_text()))
         return contents
 
     def kill_worker(self, rng: np.random.Generator) -> bool:
@@ -232,6 +228,18 @@ class _Server:
         """Stop the server."""
         self._process.terminate()
         self._process.wait()
+
+
+def contents_of(goal: Goal, manifest: dict[str, object]) -> Contents:
+    """Return the contents of a goal's package, as far as every job with the same config should have them.
+
+    Args:
+        manifest: The parsed manifest of the package.
+    """
+    digests = {file.name: file.sha256 for file in goal.files if file.name not in (MANIFEST, SIGNATURE_FILE)}
+    steady = {key: value for key, value in manifest.items() if key not in _VOLATILE}
+    fields = {f"{MANIFEST}{field}": value for field, value in fields_of(steady)}
+    return {(goal.id, name): content for name, content in (digests | fields).items()}
 
 
 def fields_of(value: object, place: str = "") -> Iterator[tuple[str, object]]:
