@@ -8,7 +8,7 @@ differs is printed: files, and fields of manifests. Do not change the code meanw
 source depends on it, would be repeated, and measures this machine, for which `achieved` predicts latencies.
 
 In each of the following rounds, the same config is submitted, in every other round twice, and the server or
-one of its workers is killed by SIGKILL up to 6 times, each time after a random part of the seconds of an
+one of its workers is killed by SIGKILL up to 12 times, each time after a random part of the seconds of an
 undisturbed job: during submissions, steps, packaging, or the start of the next server. The client retries, as
 `mistify port` does. The server has one slot in half of the rounds, and two in the others. Workers that
 survive a round serve the next one, so that the state of their memory differs between rounds.
@@ -57,9 +57,8 @@ TARGETS: Final[dict[str, Target]] = {
 _KILLS: Final = Counter(server=200, worker=100)
 _QUICK_KILLS: Final = Counter(server=4, worker=2)
 
-#: Kills in a round, of which this share is of workers.
-_MOST_IN_ROUND: Final = 6
-_WORKER_SHARE: Final = 0.4
+#: Kills in a round.
+_MOST_IN_ROUND: Final = 12
 
 #: Kills of workers after which it is the turn of the server: three attempts at a task may fail.
 _MOST_WORKERS: Final = 2
@@ -127,7 +126,7 @@ def measure(options: Namespace) -> Figures:
             while not killed >= wanted:
                 found["rounds"] += 1
                 server.restart(slots=1 + found["rounds"] // 2 % 2)
-                with _killing(server, seconds, rng, killed):
+                with _killing(server, seconds, rng, killed, wanted):
                     keys = [f"{found['rounds']}-{number}" for number in range(1 + found["rounds"] % 2)]
                     ended = [
                         server.ended(job_id) for job_id in [server.submitted(config, key) for key in keys]
@@ -262,24 +261,29 @@ def differing(contents: Contents, expected: Contents) -> Iterator[str]:
 
 @contextmanager
 def _killing(
-    server: _Server, seconds: float, rng: np.random.Generator, killed: Counter[str]
+    server: _Server, seconds: float, rng: np.random.Generator, killed: Counter[str], wanted: Counter[str]
 ) -> Iterator[None]:
     """Kill the server or a worker several times within the block.
 
     Args:
         seconds: The longest pause between two kills.
         killed: Counts the kills of each kind.
+        wanted: The kills of each kind in the whole run; the more are missing, the more likely is one.
     """
     over = threading.Event()
 
+    def is_turn_of_worker() -> bool:
+        missing = wanted - killed
+        return rng.random() * missing.total() < missing["worker"]
+
     def kill_repeatedly() -> None:
         workers = 0
-        for _ in range(_MOST_IN_ROUND):
-            if over.wait(rng.uniform(0, seconds)):
-                return
-            if workers < _MOST_WORKERS and rng.random() < _WORKER_SHARE and server.kill_worker(rng):
-                workers += 1
-                killed["worker"] += 1
+        until = killed.total() + _MOST_IN_ROUND
+        while killed.total() < until and not over.wait(rng.uniform(0, seconds)):
+            if workers < _MOST_WORKERS and is_turn_of_worker():
+                killed_one = server.kill_worker(rng)  # none is there while the server starts
+                workers += killed_one
+                killed["worker"] += killed_one
             else:
                 workers = 0
                 server.kill()
