@@ -24,6 +24,9 @@ from mistify_server.tasks.tasks import InspectTask
 #: Packages with code that affects inspections.
 _OWN: Final = ("mistify", "executors", "mistify_server")
 
+#: The package with Mistify's own plug-ins of devices, whose code no inspection runs.
+_OF_DEVICES: Final = "mistify_client"
+
 #: Prefix of the entry-point groups of plug-ins.
 _PLUG_INS: Final = "mistify."
 
@@ -139,5 +142,5 @@ def _code_of_plug_ins(_installed: object) -> tuple[Path, ...]:
     """Return the files with the code of all third-party plug-ins."""
     all_points = chain.from_iterable(library.entry_points for library in distributions())
     points = (point for point in all_points if point.group.startswith(_PLUG_INS))
-    packages = sorted({point.module.partition(".")[0] for point in points} - set(_OWN))
+    packages = sorted({point.module.partition(".")[0] for point in points} - {*_OWN, _OF_DEVICES})
     return tuple(file for package in packages for file in files_of(package))

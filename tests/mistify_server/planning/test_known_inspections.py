@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from mistify.errors import Problem
+from mistify.plugins import installed as installed_packages
 from mistify_server.planning.known_inspections import KnownInspections
+from mistify_server.planning.known_inspections import _code_of_plug_ins as code_of_plug_ins
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.tasks import code
 from mistify_server.tasks.recipe import Recipe
@@ -17,6 +19,7 @@ from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
 from tests.mistify_server.recipes import by_recipe
+from tests.support.paths import REPOSITORY
 from tests.support.plug_ins import LAYERS, installed
 
 INSPECTION = Inspection(costs={"flops": 2.0}, floor={"flops": 1.0})
@@ -142,6 +145,13 @@ async def test_changed_code_of_mistify_causes_a_new_inspection(
     await known.result(task, inspect)
     assert inspect.count == 2
     assert {path.parent.name for path in code.files_of("executors")} >= {"morphnet", "training"}
+
+
+def test_plug_ins_of_mistify_itself_are_not_read_for_each_inspection() -> None:
+    """Those that affect inspections belong to its code, which is read once."""
+    files = code_of_plug_ins(installed_packages())
+    assert not any(file.is_relative_to(REPOSITORY / "mistify_client") for file in files)
+    assert not any(file.is_relative_to(REPOSITORY / "executors") for file in files)
 
 
 async def test_failed_inspections_are_repeated(known: KnownInspections, task: InspectTask) -> None:
