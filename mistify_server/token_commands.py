@@ -44,7 +44,7 @@ def add_token(
     name: Annotated[str, typer.Argument(help="Name of the caller.")],
     *,
     scope: Annotated[
-        list[Scope], typer.Option(help="What the caller may do; may be repeated. See docs/server.md.")
+        list[Scope], typer.Option(help="What the caller may do; may be repeated. See docs/access.md.")
     ],
     days: Annotated[
         int | None, typer.Option(min=1, max=MOST_DAYS, help="Days until it expires.", show_default="never")

@@ -63,7 +63,7 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app = FastAPI(
         title="Mistify",
         version=version("mistify-porting"),
-        description="Port a Keras model to goals. See docs/config.md for configs, docs/server.md for access.",
+        description="Port a Keras model to goals. See docs/config.md for configs, docs/access.md for access.",
         docs_url=None,  # its pages load files from other sites
         redoc_url=None,
     )
