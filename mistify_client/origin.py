@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeVar
 from pydantic import ConfigDict
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files.locking import locked
 from mistify.files.writing import write_json
 from mistify.package.records import Record, read_record
 
@@ -74,13 +75,14 @@ def note_token_file(state: Path, server: str, token_file: Path | None) -> None:
         MistifyError: As for `token_file_for`.
         OSError: The file cannot be written.
     """
-    noted = _token_files(state)
-    changed = {name: path for name, path in noted.items() if name != server}
-    if token_file is not None:
-        changed[server] = token_file.absolute()
-    if changed != noted:
-        state.mkdir(exist_ok=True)
-        write_json(state / ORIGIN, _TokenFiles(token_files=changed).model_dump(mode="json"))
+    wanted = None if token_file is None else token_file.absolute()
+    if token_file_for(state, server) == wanted:
+        return
+    state.mkdir(exist_ok=True)
+    with locked(state):  # the threads of a monitor may record different servers
+        noted = {**_token_files(state), server: wanted}
+        token_files = {name: path for name, path in noted.items() if path is not None}
+        write_json(state / ORIGIN, _TokenFiles(token_files=token_files).model_dump(mode="json"))
 
 
 def token_file_for(state: Path, server: str) -> Path | None:

@@ -1,12 +1,15 @@
 """Atomic and durable writes of files."""
 
 import errno
+import itertools
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
+
+from mistify.files.locking import lock, try_lock
 
 #: Suffix of a file that is still being written.
 PART = ".part"
@@ -19,7 +22,9 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 def replacing(path: Path, *, durable: bool = False, private: bool = False) -> Iterator[IO[bytes]]:
     """Yield an open file that replaces another one when the block ends without an error.
 
-    Readers see the old or the new content, never a mixture. Until then the file is `NAME.part`.
+    Readers see the old or the new content, never a mixture; of several writers at once, the last one to end
+    wins. Until then the file is `NAME.part`, or `NAME.1.part` and so on beside other writers. It is removed
+    if the block fails.
 
     Args:
         path: The file to replace; it need not exist.
@@ -30,17 +35,66 @@ def replacing(path: Path, *, durable: bool = False, private: bool = False) -> It
     Raises:
         OSError: The file cannot be written; the old one is unchanged.
     """
-    partial = path.with_name(path.name + PART)
-    # Always create the file: a link that somebody has put in its place could point elsewhere.
-    partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    partial, descriptor = _new_partial(path, 0o600 if private else 0o666)
     with os.fdopen(descriptor, "wb") as file:
-        yield file
-        if durable:
-            sync_file(file)
-    partial.replace(path)
+        try:
+            yield file
+            if durable:
+                sync_file(file)
+            file.flush()
+            partial.replace(path)  # still locked: another writer would remove it otherwise
+        except BaseException:
+            partial.unlink(missing_ok=True)  # on a full disk, it takes the room of others
+            raise
     if durable:
         sync_path(path.parent)
+
+
+def _new_partial(path: Path, mode: int) -> tuple[Path, int]:
+    """Create a partial file for a path and lock it, so that no other writer removes it.
+
+    It is always created: a link that somebody has put in its place could point elsewhere.
+    """
+    numbers = itertools.count(1)
+    partial = path.with_name(path.name + PART)
+    while True:
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            if not _removed(partial):
+                partial = path.with_name(f"{path.name}.{next(numbers)}{PART}")
+            continue
+        with suppress(OSError):  # a file system without locks
+            lock(descriptor)
+        if _is_open_at(partial, descriptor):
+            return partial, descriptor
+        os.close(descriptor)  # it was removed before it was locked
+
+
+def _removed(partial: Path) -> bool:
+    """Remove a partial file of a process that has ended; return False if it is being written."""
+    try:
+        descriptor = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # it has been removed, or is a link or a file of somebody else
+        partial.unlink(missing_ok=True)
+        return True
+    try:
+        with suppress(OSError):
+            if not try_lock(descriptor):
+                return False
+        if _is_open_at(partial, descriptor):
+            partial.unlink(missing_ok=True)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _is_open_at(path: Path, descriptor: int) -> bool:
+    """Check whether a path leads to an open file."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def open_partial(partial: Path) -> IO[bytes]:

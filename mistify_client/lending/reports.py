@@ -1,5 +1,6 @@
 """What apps report of the help that they get, for the monitor of the package."""
 
+import itertools
 import logging
 import math
 import os
@@ -20,11 +21,18 @@ _REPORTS: Final = "lending"
 _CHANGED_SECONDS: Final = 1.0
 _UNCHANGED_SECONDS: Final = 5.0
 
+#: Seconds after which another report is tried if one could not be written.
+_RETRY_SECONDS: Final = 60.0
+
 #: A predicted time has changed if it differs by this factor.
 _CHANGED: Final = 1.1
 
-#: Reports that are older are of apps that run no inferences.
+#: Reports that are older are of apps that run no inferences. So are those of the future: they were written
+#: before the clock was set back, for example by a power cut on a device without a battery for its clock.
 _OLDEST_SECONDS: Final = 15.0
+
+#: Numbers of the reporters in this process, each with a file of its own.
+_NUMBERS: Final = itertools.count()
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +91,7 @@ class LendingReport(Record):
 
 
 class LendingReporter:
-    """Writes the reports of an app.
+    """Writes the reports of a loaded model.
 
     Args:
         state: The state directory of the package.
@@ -91,8 +99,9 @@ class LendingReporter:
     """
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path = state / _REPORTS / f"{os.getpid()}.json"
+        self._path = state / _REPORTS / f"{os.getpid()}-{next(_NUMBERS)}.json"
         self._clock = clock
+        self._failed = False
         self._looked_at = self._written_at = -math.inf
         self._written: tuple[object, HelpedTimes] | None = None
 
@@ -131,8 +140,11 @@ class LendingReporter:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self._path, report.model_dump_json().encode())
         except OSError as error:
-            logger.warning("no monitor can see which helpers are used: %s", error)
-            self._looked_at = math.inf
+            if not self._failed:
+                logger.warning("no monitor can see which helpers are used: %s", error)
+            self._failed, self._looked_at = True, now + _RETRY_SECONDS
+        else:
+            self._failed = False
 
 
 def read_reports(state: Path) -> list[LendingReport]:
@@ -145,7 +157,7 @@ def read_reports(state: Path) -> list[LendingReport]:
     for path in sorted((state / _REPORTS).glob("*.json")):
         try:
             report = LendingReport.model_validate_json(path.read_bytes())
-            if time.time() - report.seconds <= _OLDEST_SECONDS:
+            if abs(time.time() - report.seconds) <= _OLDEST_SECONDS:
                 reports.append(report)
             else:
                 path.unlink()

@@ -1,5 +1,6 @@
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,40 @@ def test_other_files_are_not_synced(tmp_path, synced):
     assert synced == []
 
 
-def test_the_old_content_survives_a_failed_write(tmp_path):
+def test_the_old_content_survives_a_failed_write_which_leaves_nothing_on_the_disk(tmp_path):
     path = tmp_path / "a"
     write_bytes(path, b"old")
     with files_limited_to(1), pytest.raises(OSError, match="File too large"):
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_two_writers_at_once_leave_the_whole_content_of_the_last_one(tmp_path, durable):
+    path = tmp_path / "a"
+    with replacing(path, durable=durable) as second:
+        with replacing(path, durable=durable) as first:
+            first.write(b"first")
+            second.write(b"sec")
+            second.flush()
+        assert path.read_bytes() == b"first"
+        second.write(b"ond")
+    assert path.read_bytes() == b"second"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_many_writers_at_once_leave_one_whole_content(tmp_path):
+    path, contents = tmp_path / "a", [bytes([number]) * 1000 for number in range(8)]
+
+    def write_often(content: bytes) -> None:
+        for _ in range(50):
+            write_bytes(path, content)
+            assert path.read_bytes() in contents
+
+    with ThreadPoolExecutor(len(contents)) as pool:
+        list(pool.map(write_often, contents))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_private_file_is_never_readable_by_others(tmp_path):

@@ -1,6 +1,7 @@
 """The reports of apps on the help that they get, and what a monitor makes of them."""
 
 import json
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -107,6 +108,33 @@ def test_reports_of_apps_that_have_ended_are_removed_and_damaged_ones_ignored(tm
     monkeypatch.setattr(reports, "_OLDEST_SECONDS", -1.0)
     assert read_reports(tmp_path) == []
     assert not path.exists()
+
+
+def test_a_report_from_before_the_clock_was_set_back_is_removed(tmp_path, monkeypatch) -> None:
+    now = time.time()
+    with monkeypatch.context() as later:
+        later.setattr(reports.time, "time", lambda: now + 3600)
+        LendingReporter(tmp_path).offer(status(HELPED, {}), times)
+    assert read_reports(tmp_path) == []
+    assert list((tmp_path / "lending").iterdir()) == []
+
+
+def test_two_loaded_models_of_an_app_report_side_by_side(tmp_path) -> None:
+    for placement in (HERE, HELPED):
+        LendingReporter(tmp_path).offer(status(placement, {}), times)
+    assert sorted(report.helpers for report in read_reports(tmp_path)) == [(), HELPERS]
+
+
+def test_an_app_reports_again_when_there_is_room(tmp_path) -> None:
+    clock, blocked = Clock(), tmp_path / "lending"
+    blocked.write_text("a file in place of the directory")
+    reporter = LendingReporter(tmp_path, clock)
+    reporter.offer(status(HERE, {}), times)
+    blocked.unlink()
+    for clock.now in (30.0, 62.0):
+        assert read_reports(tmp_path) == []
+        reporter.offer(status(HERE, {}), times)
+    assert len(read_reports(tmp_path)) == 1
 
 
 def test_an_app_that_cannot_write_reports_goes_on(tmp_path, caplog) -> None:
