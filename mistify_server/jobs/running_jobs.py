@@ -15,12 +15,13 @@ from mistify.jobs.job import Job, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.identity.callers import CallerId
 from mistify_server.jobs.caller_limits import CallerLimits
-from mistify_server.jobs.event_reads import EventRead, NextChange
+from mistify_server.jobs.event_reads import EventRead
 from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.jobs.job_traces import JobTraces
 from mistify_server.jobs.step_queue import StepScheduler
-from mistify_server.jobs.store_writer import StoreWriter, completed, is_outage
+from mistify_server.jobs.store_writer import StoreWriter, completed
 from mistify_server.jobs.taken_jobs import attempts, taken_job
+from mistify_server.jobs.watchers import Watchers
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
 from mistify_server.store.jobs import JobChange
@@ -28,11 +29,6 @@ from mistify_server.store.leases import FIRST_FENCE, JobLease, JobSituation, Lea
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.tracing.context import within
 from mistify_server.tracing.traces import NO_TRACES, Traces
-
-_PAGE = 256
-
-#: Seconds until a watcher retries after it could not read events.
-_RETRY_SECONDS = 1.0
 
 #: Seconds within which a change of limits is noticed.
 _LIMITS_SECONDS = 5.0
@@ -47,8 +43,7 @@ class RunningJobs:
     """Runs jobs concurrently on one engine, and lets any number of watchers follow them.
 
     A single thread writes changes. While the store is unavailable, jobs and watchers wait with it, and then
-    continue automatically. Events are read on the event loop, which takes milliseconds, unless the database
-    is another program, which may let its callers wait.
+    continue automatically.
     """
 
     def __init__(self, store: Store, engine: TaskEngine, traces: Traces = NO_TRACES) -> None:
@@ -60,12 +55,10 @@ class RunningJobs:
         self._scheduler = StepScheduler(engine.slots, self._limits.most_steps)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runners: dict[str, JobRunner] = {}
-        self._failures: dict[str, MistifyError] = {}
         #: Whether other servers use the same store.
         self.has_others = False
+        self._watchers = Watchers(store, lambda: self.has_others)
         self._stopping = False
-        self._stopped: MistifyError | None = None
-        self._changed: WeakValueDictionary[str, NextChange] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -114,7 +107,7 @@ class RunningJobs:
         """
         if self._stopping or self._is_running(job_id):
             return
-        self._failures.pop(job_id, None)
+        self._watchers.failures.pop(job_id, None)
         self._runners.pop(job_id, None)
         task = asyncio.create_task(self._run(job_id), name=job_id)
         self._tasks[job_id] = task
@@ -164,6 +157,8 @@ class RunningJobs:
             runner = self._runners.get(job_id)
             if runner is None or runner.lease.fence != now.fence:
                 return
+            if now.error is not None:
+                raise now.error
             if runner.paused != now.paused:
                 runner.paused = now.paused
             runner.prioritize(now.priority)
@@ -172,13 +167,14 @@ class RunningJobs:
 
     def is_waiting(self, now: JobSituation) -> bool:
         """Check whether no other server has a job, and this one neither runs it nor has had to give it up."""
-        return now.free and not self._is_running(now.job_id) and now.job_id not in self._failures
+        return now.free and not self._is_running(now.job_id) and now.job_id not in self._watchers.failures
 
     def differs(self, now: JobSituation) -> bool:
         """Check whether other servers have changed a running job in the store."""
         runner = self._runners.get(now.job_id)
         known = None if runner is None else (runner.paused, runner.priority, runner.goals)
-        return known is not None and known != (now.paused, now.priority, now.goals)
+        changed = now.error is not None or known != (now.paused, now.priority, now.goals)
+        return known is not None and changed
 
     def resume(self) -> None:
         """Run every job that an earlier server left unfinished; the steps start once all are read."""
@@ -207,16 +203,14 @@ class RunningJobs:
         """Stop all jobs; the next server resumes them."""
         self._stopping = True
         await asyncio.gather(*map(self._stop, list(self._tasks)))
-        # A watcher between two events is not waiting, and sees the error at its next read.
-        self._stopped = MistifyError(ErrorCode.UNAVAILABLE, "the server is stopping; the job can be resumed")
-        self.wake_all_watchers()
+        self._watchers.stop()
 
     @property
     def stopping(self) -> bool:
         """Return whether the server stops its jobs or has stopped them, and starts no others."""
         return self._stopping
 
-    async def watch(
+    def watch(
         self, tenant: str, job_id: str, after: int, *, so_far: bool = False
     ) -> AsyncIterator[EventRead]:
         """Yield every event with a number above `after`, then new events as they occur, until the job ends.
@@ -230,37 +224,7 @@ class RunningJobs:
             MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, the server is stopping; any other, the
                 job cannot continue.
         """
-        while True:
-            changed = self._changed.setdefault(job_id, NextChange())
-            try:
-                reading = partial(self._read_events, tenant, job_id, after)
-                latest = await changed.events((tenant, after), reading)
-            except MistifyError as error:
-                if not is_outage(error) or self._stopped is not None:
-                    raise
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            if latest.events:
-                after = latest.events[-1].sequence
-                yield latest
-                continue
-            if latest.ended or so_far:
-                return
-            failure = self._failures.get(job_id, self._stopped)
-            # Other servers may be of the version that can read it.
-            if failure is not None and not (self.has_others and failure.code is ErrorCode.STORE_VERSION):
-                raise failure
-            await changed.wait()
-
-    async def _read_events(self, tenant: str, job_id: str, after: int) -> EventRead:
-        """Read the next events of a tenant's job, and whether it has ended."""
-        jobs = self._store.of(tenant).jobs
-
-        def read() -> EventRead:
-            ended = jobs.ended(job_id)  # first: no events follow the ones read then
-            return EventRead(jobs.events(job_id, after, _PAGE), ended)
-
-        return await asyncio.to_thread(read) if self._store.remote else read()
+        return self._watchers.watch(tenant, job_id, after, so_far=so_far)
 
     @asynccontextmanager
     async def held(self, job_id: str) -> AsyncIterator[None]:
@@ -328,10 +292,10 @@ class RunningJobs:
     async def _give_up(self, job_id: str, error: MistifyError) -> None:
         """Note why this server cannot continue a job; those of the version that has written it can."""
         _log.error("the job cannot continue until the server is restarted: %s", error)
-        self._failures[job_id] = error
+        self._watchers.failures[job_id] = error
+        self.wake_watchers(job_id)  # first: the store may be unavailable, or the job stopped meanwhile
         if error.code is ErrorCode.STORE_VERSION:
             await self._writer.write(partial(self._store.leases.give_back, job_id))
-        self.wake_watchers(job_id)
 
     async def _adapt(self, job_id: str) -> None:
         """Run a job; an internal error fails it."""
@@ -389,11 +353,8 @@ class RunningJobs:
 
     def wake_all_watchers(self) -> None:
         """Notify the watchers of all jobs, of which some may have new events."""
-        for job_id in list(self._changed):
-            self.wake_watchers(job_id)
+        self._watchers.wake_all()
 
     def wake_watchers(self, job_id: str) -> None:
         """Notify the watchers of a job about new events, or about the reason why no more will come."""
-        changed = self._changed.pop(job_id, None)
-        if changed is not None:
-            changed.set()
+        self._watchers.wake(job_id)

@@ -214,11 +214,15 @@ class JobStore(ABC):
 
     @abstractmethod
     def goal_states(self, job_id: str) -> Counter[GoalState]:
-        """Return the number of a job's goals in each state; empty if there is no such job."""
+        """Return the number of a job's goals in each state; empty if there is no such job.
+
+        Raises:
+            MistifyError: STORE_VERSION, a goal is in a state that only a newer version knows.
+        """
 
     @abstractmethod
     def states(self) -> tuple[Counter[JobState], Counter[GoalState]]:
-        """Return the number of jobs, and of goals in all jobs, in each state."""
+        """Return the number of jobs, and of goals in all jobs, in each state that this version knows."""
 
     @abstractmethod
     def page(

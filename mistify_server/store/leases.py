@@ -48,6 +48,8 @@ class JobSituation(NamedTuple):
         free: Whether it is unfinished and no other server has it.
         paused: Whether it is paused.
         goals: The number of its goals.
+        error: Why this server cannot read it, which is then neither free nor paused: only a newer version
+            knows its state or its priority.
     """
 
     job_id: str
@@ -56,6 +58,7 @@ class JobSituation(NamedTuple):
     paused: bool
     priority: JobPriority
     goals: int
+    error: MistifyError | None = None
 
 
 class Leases(ABC):

@@ -16,6 +16,7 @@ from mistify.jobs.job import ProgressUpdate
 from mistify.jobs.network_graph import NetworkGraph
 from mistify_server.store.sql.rows import GoalEvent, last_sequence
 from mistify_server.store.sql.schema import CurvePointRow, GoalRow, GraphRow, LayersRow
+from mistify_server.store.sql.versions import of_this_version
 
 #: Maximum number of points per curve, besides the last: separately for points with and without accuracy.
 MOST_POINTS: Final = 200
@@ -39,19 +40,21 @@ def details_of(session: Session, job_id: str, goal_id: str) -> GoalDetails:
     """Return the details of a goal, from its rows.
 
     Raises:
-        MistifyError: NOT_FOUND, there is no such goal.
+        MistifyError: NOT_FOUND, there is no such goal; STORE_VERSION, this version does not know its values.
     """
     if session.get(GoalRow, (job_id, goal_id)) is None:
         raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
     layers = session.get(LayersRow, (job_id, goal_id))
     graph = session.get(GraphRow, (job_id, goal_id))
     points = select(CurvePointRow.point).filter_by(job_id=job_id, goal_id=goal_id)
-    return GoalDetails(
-        layers=None if layers is None else _LAYERS.validate_python(layers.layers),
-        curve=tuple(map(_POINT.validate_python, session.scalars(points.order_by(CurvePointRow.sequence)))),
-        sequence=last_sequence(session, job_id),
-        graph=None if graph is None else _GRAPH.validate_python(graph.graph),
-    )
+    curve = session.scalars(points.order_by(CurvePointRow.sequence))
+    with of_this_version(job_id):
+        return GoalDetails(
+            layers=None if layers is None else _LAYERS.validate_python(layers.layers),
+            curve=tuple(map(_POINT.validate_python, curve)),
+            sequence=last_sequence(session, job_id),
+            graph=None if graph is None else _GRAPH.validate_python(graph.graph),
+        )
 
 
 def insert_points(session: Session, job_id: str, events: Iterable[GoalEvent], first: int) -> None:

@@ -65,6 +65,7 @@ from mistify_server.store.sql.rows import (
 )
 from mistify_server.store.sql.schema import AdditionRow, EventRow, GoalRow, JobRow
 from mistify_server.store.sql.searching import found_by
+from mistify_server.store.sql.versions import of_this_version, state_of
 
 
 def _unix_ms() -> int:
@@ -116,16 +117,16 @@ class SqlJobStore(JobStore):
                 raise MistifyError(
                     ErrorCode.CONFLICT, f"the job {job_id} is removed; restore it before you add goals"
                 )
-            if JobState(job.state).ended:
+            if state_of(job).ended:
                 unfinished = count_unfinished(session, self._tenant, job.submitted_by)
                 check_unfinished(job.submitted_by, unfinished, most_unfinished)
             states = count_states(session, GoalRow.job_id == job_id)
-            lost = states[GoalState.FAILED] + states[GoalState.CANCELLED]
+            lost = states[GoalState.FAILED.value] + states[GoalState.CANCELLED.value]
             if planned_for not in (None, (states.total(), lost)):
                 return False
             insert_addition(session, job_id, addition, states.total())
             events: list[GoalEvent] = []
-            if JobState(job.state).ended:
+            if state_of(job).ended:
                 job.traceparent, job.owner = addition.traceparent, None
                 events = apply_change(session, job_id, JobChanged(JobState.QUEUED))
             self._append_events(
@@ -155,7 +156,7 @@ class SqlJobStore(JobStore):
     @override
     def ended(self, job_id: str) -> bool:
         with self._database.read() as session:
-            return JobState(self._job(session, job_id).state).ended
+            return state_of(self._job(session, job_id)).ended
 
     @override
     def part(self, job_id: str, selection: GoalSelection) -> JobPart:
@@ -194,14 +195,19 @@ class SqlJobStore(JobStore):
     def goal_states(self, job_id: str) -> Counter[GoalState]:
         with self._database.read() as session:
             own = select(JobRow.id).where(JobRow.id == job_id, of_tenant(self._tenant))
-            return count_states(session, GoalRow.job_id.in_(own))
+            counts = count_states(session, GoalRow.job_id.in_(own))
+            with of_this_version(job_id):
+                return Counter({GoalState(state): count for state, count in counts.items()})
 
     @override
     def states(self) -> tuple[Counter[JobState], Counter[GoalState]]:
         with self._database.read() as session:
-            jobs = session.execute(select(JobRow.state, func.count()).group_by(JobRow.state))
-            states = Counter({JobState(state): count for state, count in jobs})
-            return states, count_states(session)
+            rows = session.execute(select(JobRow.state, func.count()).group_by(JobRow.state))
+            jobs, goals = Counter({state: int(count) for state, count in rows}), count_states(session)
+            return (
+                Counter({state: jobs[state.value] for state in JobState}),
+                Counter({state: goals[state.value] for state in GoalState}),
+            )
 
     @override
     def page(
@@ -303,7 +309,7 @@ class SqlJobStore(JobStore):
         with self._database.write() as session:
             job = self._job(session, job_id)
             check_lease(job, lease)
-            if JobState(job.state).ended:
+            if state_of(job).ended:
                 return False
             next_lease(job)
             end_goals(session, job_id, GoalState(end.state.value), end.reason, self._now_ms())
@@ -313,7 +319,7 @@ class SqlJobStore(JobStore):
     @override
     def set_paused(self, job_id: str, *, paused: bool) -> bool:
         with self._database.write() as session:
-            state = JobState(self._job(session, job_id).state)
+            state = state_of(self._job(session, job_id))
             if state.ended or paused is (state is JobState.PAUSED):
                 return False
             change = JobChanged(JobState.PAUSED if paused else JobState.RUNNING)

@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
+from mistify.errors import MistifyError
 from mistify.jobs.job import JobPriority, JobState
 from mistify_server.store.leases import (
     JobLease,
@@ -21,6 +22,7 @@ from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.reading import UNFINISHED, job_row
 from mistify_server.store.sql.rows import UNFINISHED_GOALS
 from mistify_server.store.sql.schema import GoalRow, JobRow, ServerRow
+from mistify_server.store.sql.versions import of_this_version, state_of
 
 #: Seconds after which a server that was killed is forgotten: longer than any task.
 _REMEMBERED: Final = 2 * 86_400.0
@@ -69,7 +71,7 @@ class SqlLeases(Leases):
     def take(self, job_id: str) -> JobLease | None:
         with self._database.write(certain=True) as session:
             job = job_row(session, job_id)
-            if JobState(job.state).ended or not self._is_free(session, job.owner):
+            if state_of(job).ended or not self._is_free(session, job.owner):
                 return None
             job.owner = self.server
             return next_lease(job)
@@ -93,14 +95,7 @@ class SqlLeases(Leases):
             others = ServerRow.id != self.server, ServerRow.expires > _now(session)
             of_others = {*session.scalars(select(ServerRow.id).where(*others))}
             return [
-                JobSituation(
-                    job_id=job_id,
-                    fence=fence,
-                    free=owner not in of_others and not JobState(state).ended,
-                    paused=state == JobState.PAUSED.value,
-                    priority=JobPriority(priority),
-                    goals=goals.get(job_id, 0),
-                )
+                _situation(job_id, fence, state, priority, goals.get(job_id, 0), owned=owner in of_others)
                 for job_id, fence, state, owner, priority in jobs
             ]
 
@@ -147,11 +142,31 @@ def check_complete(session: Session, job: JobRow, lease: JobLease | None) -> Non
     Raises:
         UnknownGoalsError: It has some, which another server has added.
     """
-    if lease is None or not JobState(job.state).ended:
+    if lease is None or not state_of(job).ended:
         return
     unfinished = GoalRow.job_id == job.id, GoalRow.state.in_(UNFINISHED_GOALS)
     if session.scalar(select(GoalRow.id).where(*unfinished).limit(1)) is not None:
         raise UnknownGoalsError(job.id)
+
+
+def _situation(
+    job_id: str, fence: int, state: str, priority: str, goals: int, *, owned: bool
+) -> JobSituation:
+    """Return the situation of a job from its columns.
+
+    Args:
+        owned: Whether another server has it.
+    """
+    unreadable = JobSituation(
+        job_id, fence, free=False, paused=False, priority=JobPriority.NORMAL, goals=goals
+    )
+    try:
+        with of_this_version(job_id):
+            read, level = JobState(state), JobPriority(priority)
+    except MistifyError as error:
+        return unreadable._replace(error=error)
+    free, paused = not owned and not read.ended, read is JobState.PAUSED
+    return unreadable._replace(free=free, paused=paused, priority=level)
 
 
 def _now(session: Session) -> float:

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
@@ -53,6 +53,7 @@ from mistify_server.store.sql.schema import (
     GoalRow,
     JobRow,
 )
+from mistify_server.store.sql.versions import of_this_version, state_of
 from mistify_server.tasks.results import BranchResult, PrepareResult, ReferenceResult, SourceResult
 
 #: Number of cached values per column.
@@ -95,10 +96,10 @@ def count_unfinished(session: Session, tenant: str | None, submitter: str) -> in
     return session.scalar(select(func.count()).select_from(JobRow).where(*own)) or 0
 
 
-def count_states(session: Session, *which: ColumnElement[bool]) -> Counter[GoalState]:
-    """Return the number of goals in each state."""
-    query = select(GoalRow.state, func.count()).where(*which).group_by(GoalRow.state)
-    return Counter({GoalState(state): count for state, count in session.execute(query)})
+def count_states(session: Session, *which: ColumnElement[bool]) -> Counter[str]:
+    """Return the number of goals by the value of their state, which only newer versions may know."""
+    rows = session.execute(select(GoalRow.state, func.count()).where(*which).group_by(GoalRow.state))
+    return Counter({state: int(count) for state, count in rows})
 
 
 def job_of(session: Session, row: JobRow) -> Job:
@@ -109,7 +110,7 @@ def job_of(session: Session, row: JobRow) -> Job:
 def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> JobPart:
     """Return a job with selected goals, or all goals, from its rows."""
     states = count_states(session, GoalRow.job_id == row.id)
-    count, met = states.total(), states[GoalState.MET]
+    count, met = states.total(), states[GoalState.MET.value]
     if selection is None:
         return JobPart(job_of(session, row), count, met)
     if selection.goal_id:
@@ -141,15 +142,17 @@ def parts_without_goals(session: Session, rows: Sequence[JobRow]) -> list[JobPar
 
 
 def _job(row: JobRow, goals: tuple[Goal, ...], sources: tuple[Source, ...]) -> Job:
+    with of_this_version(row.id):
+        priority = JobPriority(row.priority)
     return Job(
         id=row.id,
-        state=JobState(row.state),
+        state=state_of(row),
         goals=goals,
         created_unix_ms=row.created_unix_ms,
         submitted_by=row.submitted_by,
         name=row.name,
         tags=tuple(row.tags),
-        priority=JobPriority(row.priority),
+        priority=priority,
         removed_unix_ms=row.removed_unix_ms,
         sources=sources,
         seconds=row.seconds,
@@ -165,7 +168,7 @@ def _sources(session: Session, job_id: str) -> tuple[Source, ...]:
     planned = json_member(BatchRow.plan, "model_name"), json_member(BatchRow.plan, "source_costs")
     columns = select(BatchRow.number, *planned, BatchRow.root, BatchRow.reference, BatchRow.preparations)
     rows = session.execute(columns.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
-    with _of_this_version(job_id):
+    with of_this_version(job_id):
         return tuple(
             replace(
                 _source(
@@ -192,7 +195,7 @@ def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[
     files: dict[str, list[PackageFile]] = {}
     for file in session.scalars(query):
         files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
-    with _of_this_version(job_id):
+    with of_this_version(job_id):
         return tuple(_goal(row, files) for row in found)
 
 
@@ -257,29 +260,8 @@ def job_row(session: Session, job_id: str, tenant: str | None = None) -> JobRow:
 def batch_states(session: Session, job_id: str) -> list[BatchState]:
     """Return a job's batches, in order, with all their results."""
     rows = session.scalars(select(BatchRow).filter_by(job_id=job_id).order_by(BatchRow.number))
-    with _of_this_version(job_id):
+    with of_this_version(job_id):
         return [_batch_state(session, row) for row in rows]
-
-
-@contextmanager
-def _of_this_version(job_id: str) -> Iterator[None]:
-    """Translate the errors of values of a job that servers of other versions have written."""
-    try:
-        yield
-    except ValueError as error:  # among them those of enumerations
-        raise MistifyError(
-            ErrorCode.STORE_VERSION,
-            f"the job {job_id} was written by another version of Mistify, which this server cannot read "
-            f"({_first_of(error)}); upgrade this server",
-        ) from error
-
-
-def _first_of(error: ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{error.title}.{place}: {first['msg']}"
 
 
 def _batch_state(session: Session, row: BatchRow) -> BatchState:
@@ -317,22 +299,30 @@ def inputs_of(session: Session, job_id: str) -> list[BatchInputs]:
         json_member(plan, "recipe", "settings"),
     )
     rows = session.execute(parts.where(BatchRow.job_id == job_id).order_by(BatchRow.number))
-    return [
-        BatchInputs(model, DatasetConfig.model_validate(dataset), algorithm, settings)
-        for model, dataset, algorithm, settings in rows
-    ]
+    with of_this_version(job_id):
+        return [
+            BatchInputs(model, DatasetConfig.model_validate(dataset), algorithm, settings)
+            for model, dataset, algorithm, settings in rows
+        ]
 
 
 def latest_edges(
     session: Session, tenant: str | None, subject: str, kind: str, limit: int
 ) -> list[EdgeRecord]:
-    """Return the latest edges of a tenant's jobs as in `JobStore.edges`; None for all jobs."""
+    """Return the latest edges of a tenant's jobs as in `JobStore.edges`; None for all jobs.
+
+    Those that only newer versions can read are left out.
+    """
     own = EdgeRow.subject == subject
     query = select(EdgeRow).where(own | (EdgeRow.kind == kind))
     if tenant is not None:
         query = query.where(EdgeRow.job_id.in_(select(JobRow.id).where(of_tenant(tenant))))
     rows = session.scalars(query.order_by(own.desc(), EdgeRow.number.desc()).limit(limit))
-    return [EdgeRecord.model_validate(row.record) for row in sorted(rows, key=lambda row: row.number)]
+    edges = list[EdgeRecord]()
+    for row in sorted(rows, key=lambda row: row.number):
+        with suppress(ValidationError):
+            edges.append(EdgeRecord.model_validate(row.record))
+    return edges
 
 
 def submitted(session: Session, tenant: str, key: str | None, config_text: str) -> JobRow | None:

@@ -6,7 +6,6 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import JobState
 from mistify.rollouts import RolloutState
 from mistify_server.store.sql.schema import (
     AdditionRow,
@@ -24,6 +23,7 @@ from mistify_server.store.sql.schema import (
     LayersRow,
     RolloutRow,
 )
+from mistify_server.store.sql.versions import state_of
 
 #: Tables with rows of a job, referring tables before the tables they refer to.
 _OF_JOB: Final = (
@@ -46,9 +46,9 @@ def check_removable(session: Session, job: JobRow) -> None:
 
     Raises:
         MistifyError: CONFLICT, the job is unfinished, a group tunes its packages, or one of them is being
-            rolled out.
+            rolled out; STORE_VERSION, its state is unknown to this version.
     """
-    if not JobState(job.state).ended:
+    if not state_of(job).ended:
         raise MistifyError(
             ErrorCode.CONFLICT, f"the job {job.id} is {job.state}; wait until it finishes or cancel it"
         )

@@ -38,6 +38,7 @@ from mistify_server.store.sql.schema import (
     GoalRow,
     JobRow,
 )
+from mistify_server.store.sql.versions import of_this_version
 from mistify_server.tasks.results import AdaptResult
 
 Event: TypeAlias = JobState | GoalState | ProgressUpdate
@@ -274,8 +275,13 @@ def _event_body(event: Event) -> tuple[str, dict[str, object]]:
 
 
 def job_event(row: EventRow) -> JobEvent:
-    """Return an event from its row."""
-    return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
+    """Return an event from its row.
+
+    Raises:
+        MistifyError: STORE_VERSION, this version does not know it.
+    """
+    with of_this_version(row.job_id):
+        return JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
 
 
 def read_event(kind: str, body: dict[str, object]) -> Event:

@@ -200,6 +200,22 @@ async def test_a_job_of_a_newer_version_is_left_to_its_servers(
     assert (await events(jobs))[-1] is JobState.CANCELLED
 
 
+async def test_watchers_of_a_job_that_is_given_up_need_not_wait_for_the_store(
+    tmp_path: Path, store: Store, jobs: RunningJobs
+) -> None:
+    as_a_newer_version(tmp_path / "own-store" / "mistify.db")
+    watching = jobs.watch(DEFAULT_TENANT, "j", 0)
+    await anext(watching)
+    following = asyncio.create_task(anext(watching))
+    with held(store.leases, "give_back") as gate:
+        jobs.start("j")
+        await asyncio.to_thread(gate.reached.wait)
+        async with asyncio.timeout(10):
+            with pytest.raises(MistifyError, match="upgrade this server"):
+                await following
+        gate.opened.set()
+
+
 async def test_a_running_job_to_which_a_newer_version_adds_goals_is_left_to_its_servers(
     site: Any, tmp_path: Path, store: Store, other: Store, jobs: RunningJobs, *, wait_until: Any
 ) -> None:
@@ -208,6 +224,22 @@ async def test_a_running_job_to_which_a_newer_version_adds_goals_is_left_to_its_
     jobs.start("j")
     await wait_until(lambda: "j" in jobs.leases)
     as_a_newer_version(tmp_path / "own-store" / "mistify.db", goal="c")
+    await jobs.catch_up("j")
+    assert "j" not in jobs.leases
+    assert other.leases.take("j") == JobLease("j", 2)
+
+
+async def test_a_running_job_whose_priority_only_a_newer_version_knows_is_left_to_its_servers(
+    site: Any, tmp_path: Path, store: Store, other: Store, jobs: RunningJobs, *, wait_until: Any
+) -> None:
+    store.leases.renew(SECONDS)
+    (site.control / "hold-source").touch()
+    jobs.start("j")
+    await wait_until(lambda: "j" in jobs.leases)
+    with closing(sqlite3.connect(tmp_path / "own-store" / "mistify.db")) as connection, connection:
+        connection.execute("UPDATE jobs SET priority = 'top'")
+    (now,) = store.leases.situations(["j"])
+    assert jobs.differs(now)
     await jobs.catch_up("j")
     assert "j" not in jobs.leases
     assert other.leases.take("j") == JobLease("j", 2)

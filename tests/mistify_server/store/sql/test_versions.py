@@ -1,0 +1,115 @@
+"""Values that only a newer version knows cost nothing but the jobs that have them, and say what to do."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Goal, Job, JobState
+from mistify.jobs.package_spec import PackageSpec
+from mistify.jobs.part import GoalSelection
+from mistify_server.store.changes import JobChanged, Submission
+from mistify_server.store.directory import open_store
+from mistify_server.store.jobs import JobStore
+from mistify_server.store.plans import BatchPlan
+from tests.support.stored import digits_job
+
+READS: Final[dict[str, Callable[[JobStore, Job], object]]] = {
+    "job": lambda jobs, job: jobs.job(job.id),
+    "part": lambda jobs, job: jobs.part(job.id, GoalSelection(page_size=1)),
+    "page": lambda jobs, _: jobs.page(9, 9),
+    "without goals": lambda jobs, _: jobs.page(9, 9, selection=GoalSelection()),
+    "ended": lambda jobs, job: jobs.ended(job.id),
+    "end": lambda jobs, job: jobs.end(job.id, JobChanged(JobState.CANCELLED)),
+    "pause": lambda jobs, job: jobs.set_paused(job.id, paused=True),
+    "remove": lambda jobs, job: jobs.remove(job.id),
+    "batches": lambda jobs, job: jobs.batches(job.id),
+    "inputs": lambda jobs, job: jobs.inputs(job.id),
+    "details": lambda jobs, job: jobs.details(job.id, job.goals[0].id),
+    "events": lambda jobs, job: jobs.events(job.id, 0, 9),
+    "latest events": lambda jobs, job: jobs.latest_events(job.id, 9),
+    "goal states": lambda jobs, job: jobs.goal_states(job.id),
+}
+
+GOAL: Final = Goal(id="a", batch=0, spec=PackageSpec({"flops": 1.0}))
+JOB: Final = ("job", "part", "page", "without goals")
+STATE: Final = (*JOB, "ended", "end", "pause", "remove")
+EVENTS: Final = ("events", "latest events")
+
+
+def change(directory: Path, statement: str) -> None:
+    with closing(sqlite3.connect(directory / "mistify.db")) as connection, connection:
+        assert connection.execute(statement).rowcount
+
+
+@pytest.mark.parametrize(
+    ("statement", "value", "fail"),
+    [
+        ("UPDATE jobs SET state = 'held'", "'held' is not a valid JobState", STATE),
+        ("UPDATE jobs SET priority = 'top'", "'top' is not a valid JobPriority", JOB),
+        ("UPDATE goals SET state = 'held'", "'held' is not a valid GoalState", (*JOB[:3], "goal states")),
+        ("""UPDATE events SET body = '{"state": "held"}' WHERE kind = 'job'""", "JobState", EVENTS),
+        ("""UPDATE events SET body = '{"state": "held"}' WHERE kind = 'goal'""", "GoalState", EVENTS),
+        ("UPDATE events SET kind = 'mood'", "ProgressUpdate", EVENTS),
+        ("UPDATE batches SET plan = json_set(plan, '$.dataset.faster', 1)", "faster", ("batches", "inputs")),
+        (
+            "INSERT INTO curve_points (job_id, goal_id, measured, number, sequence, point) "
+            "SELECT job_id, id, 0, 0, 1, '{}' FROM goals",
+            "ProgressUpdate",
+            ("details",),
+        ),
+        ("INSERT INTO layers SELECT job_id, id, '{}' FROM goals", "LayerTable", ("details",)),
+    ],
+)
+def test_what_cannot_be_read_says_so(
+    tmp_path: Path, statement: str, value: str, fail: tuple[str, ...]
+) -> None:
+    job = digits_job(tmp_path)
+    change(tmp_path, statement)
+    with open_store(tmp_path) as store:
+        for name in fail:
+            with pytest.raises(MistifyError, match=f"(?s)job {job.id} was .*{value}.*upgrade") as raised:
+                READS[name](store.jobs, job)
+            assert raised.value.code is ErrorCode.STORE_VERSION, name
+        for name in READS.keys() - set(fail):
+            if name not in ("end", "pause", "remove"):
+                READS[name](store.jobs, job)
+
+
+def test_jobs_are_counted_in_the_states_that_are_known(tmp_path: Path) -> None:
+    job = digits_job(tmp_path)
+    change(tmp_path, "UPDATE goals SET state = 'held' WHERE position = 0")
+    with open_store(tmp_path) as store:
+        assert store.jobs.states()[1].total() == len(job.goals) - 1
+    change(tmp_path, "UPDATE jobs SET state = 'held'")
+    with open_store(tmp_path) as store:
+        assert store.jobs.states()[0].total() == 0
+
+
+def test_edges_that_cannot_be_read_teach_nothing(tmp_path: Path) -> None:
+    digits_job(tmp_path)
+    with open_store(tmp_path) as store:
+        edges = store.jobs.edges("", "convolutional", 9)
+    change(tmp_path, "UPDATE edges SET record = json_set(record, '$.faster', 1) WHERE number = 2")
+    with open_store(tmp_path) as store:
+        assert store.jobs.edges("", "convolutional", 9) == [edges[0], *edges[2:]]
+
+
+@pytest.mark.parametrize("statement", ["UPDATE jobs SET state = 'held'", "UPDATE jobs SET priority = 'top'"])
+def test_a_job_that_cannot_be_read_is_not_free_but_others_are(
+    tmp_path: Path, plan: BatchPlan, statement: str
+) -> None:
+    with open_store(tmp_path) as store:
+        for job_id in ("new", "old"):
+            job = Job(job_id, JobState.QUEUED, (GOAL,), created_unix_ms=0)
+            store.jobs.create(Submission(job, [plan], "[]", None))
+        change(tmp_path, f"{statement} WHERE id = 'new'")
+        new, old = store.leases.situations(["new"])
+        assert (old.job_id, old.free, old.error) == ("old", True, None)
+        assert (new.job_id, new.free) == ("new", False)
+        assert new.error is not None
+        assert new.error.code is ErrorCode.STORE_VERSION
