@@ -1,5 +1,7 @@
 """Column types and SQL expressions with the same meaning in SQLite and PostgreSQL."""
 
+import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
@@ -12,13 +14,18 @@ from sqlalchemy import (
     Integer,
     String,
     Text,
+    literal,
     literal_column,
+    select,
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from typing_extensions import override
+
+#: The null character in JSON, after any number of escaped backslashes.
+_NUL: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 def json_text(value: object) -> str:
@@ -27,14 +34,17 @@ def json_text(value: object) -> str:
 
 
 class _JsonText(TypeDecorator[Any]):
-    """JSON as text, as in SQLite: PostgreSQL's own type has no infinite numbers."""
+    """JSON as text, as in SQLite: PostgreSQL's own type has no infinite numbers.
+
+    PostgreSQL reads no member of an object with a null character, not even of another member.
+    """
 
     impl = Text
     cache_ok = True
 
     @override
     def process_bind_param(self, value: Any, dialect: Dialect) -> str:
-        return json_text(value)
+        return _NUL.sub(r"\1\\ufffd", json_text(value))
 
     @override
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
@@ -120,6 +130,16 @@ def _json_each(element: JsonElements, compiler: SQLCompiler, **options: Any) -> 
 @compiles(JsonElements, "postgresql")
 def _json_array_elements(element: JsonElements, compiler: SQLCompiler, **options: Any) -> str:
     return f"json_array_elements_text(({compiler.process(element.clauses, **options)})::json)"
+
+
+def is_one_of(text: Any, others: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that a text is one of others.
+
+    They are one parameter of the statement, because databases limit the number of parameters.
+    """
+    listed = JsonElements(literal(list(others), JSON_COLUMN)).table_valued("value")
+    condition: ColumnElement[bool] = text.in_(select(listed.c.value))
+    return condition
 
 
 class _JsonMember(FunctionElement[Any]):

@@ -14,6 +14,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails, LayerTable
 from mistify.jobs.job import ProgressUpdate
 from mistify.jobs.network_graph import NetworkGraph
+from mistify_server.store.sql.columns import is_one_of
 from mistify_server.store.sql.rows import GoalEvent, last_sequence
 from mistify_server.store.sql.schema import CurvePointRow, GoalRow, GraphRow, LayersRow
 from mistify_server.store.sql.versions import of_this_version
@@ -95,7 +96,7 @@ def _next_numbers(
     """Return the numbers for each series' next points, by goal and whether it has accuracies."""
     points: Any = CurvePointRow.__table__
     query = select(points.c.goal_id, points.c.measured, func.max(points.c.number))
-    of_goals = points.c.job_id == job_id, points.c.goal_id.in_(goal_ids)
+    of_goals = points.c.job_id == job_id, is_one_of(points.c.goal_id, goal_ids)
     last = session.execute(query.where(*of_goals).group_by(points.c.goal_id, points.c.measured))
     numbers = {(goal_id, measured): count(number + 1) for goal_id, measured, number in last}
     return defaultdict(count, numbers)

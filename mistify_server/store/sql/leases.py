@@ -17,7 +17,7 @@ from mistify_server.store.leases import (
     Leases,
     UnknownGoalsError,
 )
-from mistify_server.store.sql.columns import DatabaseClock
+from mistify_server.store.sql.columns import DatabaseClock, is_one_of
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.reading import UNFINISHED, job_row
 from mistify_server.store.sql.rows import UNFINISHED_GOALS
@@ -86,10 +86,10 @@ class SqlLeases(Leases):
     @override
     def situations(self, own: Collection[str], *, unfinished: bool = True) -> list[JobSituation]:
         with self._database.read() as session:
-            wanted = or_(JobRow.id.in_(own), JobRow.state.in_(UNFINISHED if unfinished else ()))
+            wanted = or_(is_one_of(JobRow.id, own), JobRow.state.in_(UNFINISHED if unfinished else ()))
             columns = JobRow.id, JobRow.fence, JobRow.state, JobRow.owner, JobRow.priority
             jobs = session.execute(select(*columns).where(wanted).order_by(JobRow.number)).all()
-            counted = select(GoalRow.job_id, func.count()).where(GoalRow.job_id.in_(own))
+            counted = select(GoalRow.job_id, func.count()).where(is_one_of(GoalRow.job_id, own))
             counts = session.execute(counted.group_by(GoalRow.job_id))
             goals = {job_id: int(count) for job_id, count in counts}
             others = ServerRow.id != self.server, ServerRow.expires > _now(session)

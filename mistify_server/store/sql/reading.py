@@ -41,7 +41,7 @@ from mistify.package.signature import SIGNATURE_FILE
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobOrigin, StoredPackage
 from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState
-from mistify_server.store.sql.columns import JSON_COLUMN, json_member
+from mistify_server.store.sql.columns import JSON_COLUMN, is_one_of, json_member
 from mistify_server.store.sql.rows import adapt_result, digest, tenant_key
 from mistify_server.store.sql.schema import (
     BatchRow,
@@ -129,7 +129,7 @@ def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> J
 def parts_without_goals(session: Session, rows: Sequence[JobRow]) -> list[JobPart]:
     """Return jobs without goals and sources from their rows."""
     ids = [row.id for row in rows]
-    query = select(GoalRow.job_id, GoalRow.state, func.count()).where(GoalRow.job_id.in_(ids))
+    query = select(GoalRow.job_id, GoalRow.state, func.count()).where(is_one_of(GoalRow.job_id, ids))
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for job_id, state, count in session.execute(query.group_by(GoalRow.job_id, GoalRow.state)):
         counts[job_id][state] = count

@@ -131,6 +131,18 @@ def test_the_null_character_does_not_prevent_storage(store: Store, plan: BatchPl
     assert store.jobs.job("j").reason.replace("\N{REPLACEMENT CHARACTER}", "\0") == "got \0 here"
 
 
+def test_the_null_character_in_a_plan_does_not_prevent_reading_its_other_parts(
+    store: Store, plan: BatchPlan
+) -> None:
+    """Names of inputs come from files of callers."""
+    create(store, plan.model_copy(update={"inputs": ("a\0b", "\\u0000", "\\\0")}), "j")
+    (read,) = store.jobs.inputs("j")
+    assert read.model == plan.model_name
+    (state,) = store.jobs.batches("j")
+    inputs = [name.replace("\N{REPLACEMENT CHARACTER}", "\0") for name in state.plan.inputs]
+    assert inputs == ["a\0b", "\\u0000", "\\\0"]
+
+
 def together(*calls: Callable[[], object]) -> list[object]:
     with ThreadPoolExecutor(len(calls)) as threads:
         return [done.result() for done in [threads.submit(call) for call in calls]]

@@ -133,3 +133,10 @@ def test_a_job_and_its_plans_are_read_at_one_point_in_time(
     before, after = store.jobs.with_batches("j"), store.jobs.with_batches("j")
     assert [[goal.id for goal in job.goals] for job, _ in (before, after)] == [["a"], ["a", "b"]]
     assert [[state.plan for state in states] for _, states in (before, after)] == [[plan], added.plans]
+
+
+def test_the_situations_of_any_number_of_jobs_are_read_at_once(store: Store, plan: BatchPlan) -> None:
+    """PostgreSQL takes 65,535 parameters."""
+    store.jobs.create(Submission(JOB, [plan], "[]", None), owner=store.leases.server)
+    (own,) = store.leases.situations(["j", *map(str, range(70_000))], unfinished=False)
+    assert (own.job_id, own.goals, own.free) == ("j", 1, True)
