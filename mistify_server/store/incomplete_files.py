@@ -19,19 +19,26 @@ def received_alone(part: Path) -> Iterator[None]:
         MistifyError: UNAVAILABLE, another caller is uploading it.
     """
     with part.open("ab") as held:
-        if not try_lock(held) or not _is_at(held, part):
+        if not is_locked_at(held, part):
             raise MistifyError(
                 ErrorCode.UNAVAILABLE, f"{part.name} is being uploaded by another client; try again later"
             )
         try:
             yield
         finally:
-            if not size_of(part):
-                part.unlink(missing_ok=True)
+            if _is_at(held, part) and not size_of(part):
+                part.unlink()
+
+
+def is_locked_at(file: IO[bytes], path: Path) -> bool:
+    """Lock an open file until it is closed; return False if it is locked elsewhere, or not there any more.
+
+    Completed files are moved to their places, and another one may arrive at the path.
+    """
+    return try_lock(file) and _is_at(file, path)
 
 
 def _is_at(file: IO[bytes], path: Path) -> bool:
-    """Return whether an open file is still there; completed ones are moved to their places."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

@@ -19,14 +19,14 @@ from threading import Lock
 from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files.locking import locked, try_lock
+from mistify.files.locking import locked
 from mistify.files.writing import sync_file, sync_path
 from mistify.parsing.quantities import format_bytes
 from mistify.parsing.validation import InvalidValue
 from mistify.uploads import FileDigest, UploadName, read_listing
 from mistify_server.identity.quotas import too_large_uploads
 from mistify_server.store.artifacts import sha256_of, writing
-from mistify_server.store.incomplete_files import check_offset, received_alone, size_of
+from mistify_server.store.incomplete_files import check_offset, is_locked_at, received_alone, size_of
 from mistify_server.store.upload_senders import UploadSenders
 
 #: Seconds without access after which uploads are removed if no job refers to them.
@@ -274,7 +274,7 @@ class Uploads:
     def _remove_unneeded(self, path: Path) -> int:
         """Remove a file unless it is needed, or arrives at another server; return the bytes freed."""
         with suppress(FileNotFoundError), path.open("rb") as held:
-            if self._is_unneeded(path) and try_lock(held):
+            if is_locked_at(held, path) and self._is_unneeded(path):
                 return self._remove(path)
         return 0
 

@@ -55,7 +55,7 @@ class BucketArtifacts(Artifacts):
         self._patience = patience
         self._copies = LocalCopies(directory, most_bytes)
         self._uploads = SharedUploads(directory.with_name(UPLOADS), bucket)
-        self._unstored: str | None = None
+        self._unstored = set[str]()
 
     @override
     def put(self, content: Path | bytes, suffix: str | None = None) -> str:
@@ -77,9 +77,9 @@ class BucketArtifacts(Artifacts):
             wait=wait_random_exponential(multiplier=_FIRST, max=_LONGEST),
             reraise=True,
         )
-        self._unstored = name
+        self._unstored.add(name)
         attempts(self._upload, name)
-        self._unstored = None
+        self._unstored.discard(name)
 
     def _upload(self, name: str) -> None:
         path = self.place(name)
@@ -172,9 +172,11 @@ class BucketArtifacts(Artifacts):
 
     def _check_uploads(self) -> None:
         """Store what could not be stored: no task works in vain while the bucket refuses its results."""
-        name, self._unstored = self._unstored, None
-        if name is not None and self.place(name).exists():
-            self.upload(name)
+        for name in tuple(self._unstored):
+            if self.place(name).exists():
+                self.upload(name)
+            else:
+                self._unstored.discard(name)
 
     def _locked_copy(self, name: str) -> IO[bytes]:
         """Return a copy that stays until it is closed."""

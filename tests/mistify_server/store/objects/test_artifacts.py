@@ -170,12 +170,16 @@ def test_no_task_begins_until_what_was_refused_is_stored(
 ) -> None:
     artifacts = in_bucket(address, tmp_path, patience=1e9)
     with bucket_server.refusing():
-        refusal(lambda: artifacts.put(b"weights", ".keras"))
+        for content in (b"weights", b"others"):
+            refusal(lambda content=content: artifacts.put(content, ".keras"))
         for _ in range(2):
             refusal(artifacts.at_hand([]).__enter__)
     with artifacts.at_hand([]):
-        assert bucket_server.objects(address) == {KEY: b"weights"}
-    bucket_server.remove(address, KEY)
+        stored = bucket_server.objects(address)
+        assert stored.pop(KEY) == b"weights"
+        assert list(stored.values()) == [b"others"]
+    for key in (KEY, *stored):
+        bucket_server.remove(address, key)
     with artifacts.at_hand([]):
         assert bucket_server.objects(address) == {}
 
