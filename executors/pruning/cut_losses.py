@@ -26,11 +26,12 @@ from executors.pruning.layer_fits import (
     walk,
 )
 from executors.pruning.loss_table import measured_widths
+from executors.pruning.masked_norms import with_masked_norms
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Compensation
 from executors.pruning.refitting import following
 from executors.pruning.state import unit_values
-from executors.structure import Keep, Structure, analyse, averaged_groups, copied, narrow
+from executors.structure import Keep, Structure, analyse, copied
 from executors.structure.graph import Graph
 from executors.structure.signature import output_names
 from executors.training.evaluation import examples_of_shapes
@@ -54,12 +55,12 @@ class CutLosses:
 
     def __init__(self, assignment: Assignment) -> None:
         setup, rules = assignment.setup, assignment.source.rules
-        model = copied(assignment.model)
+        model = with_masked_norms(copied(assignment.model))
         structure = analyse(model, rules)
         compensation, self._masks = Compensation(structure), Masks(structure)
         moments = compensation.moments(setup.train)
         self._values = unit_values(structure, compensation, self._masks.keep, moments)
-        self._original, self._averaged = Original.of(structure), averaged_groups(structure)
+        self._original = Original.of(structure)
         fitted, judged = _examples(structure, setup)
         self._fitted, self._targets = len(fitted), judged.targets
         self._inputs = input_tensors(structure.graph, joined(fitted, judged))
@@ -109,13 +110,8 @@ class CutLosses:
             place: Index of the first call that the cut changes.
         """
         structure, tensors = self._original.structure, dict(tensors)
-        if any(not keep[name].all() for name in self._averaged):
-            # The zeros of masked units would count in the averages over channels.
-            graph = analyse(narrow(structure, keep), structure.rules).graph
-            tensors, place = dict(self._inputs), 0
-        else:
-            graph = structure.graph
-            self._masks.set(keep)
+        graph = structure.graph
+        self._masks.set(keep)
         fitted = frozenset(following(self._original, keep, graph))
         for node, inputs in walk(graph, tensors, {}, place):
             if node.name in fitted:

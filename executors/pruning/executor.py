@@ -136,11 +136,8 @@ class IterativePruningExecutor(PruningExecutor):
             state.compensation.apply(state.masks.keep, keep, moments)
         state.masks.set(keep)
         self._current = state = replace(state, work_on_masked=state.work_on_masked + self._work_ahead())
-        if (
-            target is not state.structure
-            or state.work_on_masked > _BUILDING * len(state.structure.graph.layers)
-            or state.structure.averages_channels
-        ):
+        wasted = state.work_on_masked > _BUILDING * len(state.structure.graph.layers)
+        if wasted or target is not state.structure:
             self._rebuild(target)
         if original is not None:
             refit(original, keep, self._state.structure.graph, state.assignment.setup.train)

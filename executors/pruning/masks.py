@@ -5,13 +5,15 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from executors.pruning.masked_norms import MaskedNorm
 from executors.structure import Keep, Structure
 
 
 class Masks:
     """Masks that hold the weights of cut units at zero while the network keeps its physical widths.
 
-    A masked network computes the same as the narrowed one, without a new trace for each cut.
+    A masked network computes the same as the narrowed one, without a new trace for each cut. Channels under a
+    layer or group norm can be masked only if the network has been made with `with_masked_norms`.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -30,6 +32,11 @@ class Masks:
                         np.ones(variable.shape[slot.axis], np.float32), trainable=False
                     )
                     self._along.append((variable, slot.axis, self._axes[key]))
+        self._norms = [
+            (node.layer.shown, channels)
+            for node in structure.graph.nodes
+            if isinstance(node.layer, MaskedNorm) and (channels := structure.channels[node.output]).units
+        ]
 
     @property
     def widths(self) -> dict[str, int]:
@@ -52,6 +59,8 @@ class Masks:
                     values[key][slot.positions] = self.keep[group.name][:, None]
         for key, mask in self._axes.items():
             mask.assign(values[key])
+        for shown, channels in self._norms:
+            shown.assign(channels.left(self.keep).astype(np.float32))
 
     def apply(self) -> None:
         """Set the weights of cut units to zero."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from executors.contract.assignment import Assignment
 from executors.pruning.importance import importances
+from executors.pruning.masked_norms import with_masked_norms
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Array, Compensation, Moments
 from executors.pruning.saliency import saliencies
@@ -81,11 +82,12 @@ class PruningState:
         """Return the state of a network without masked units.
 
         Args:
-            model: A network, which is changed in place from now on.
+            model: A network, which may be changed in place from now on.
             loss: Makes the structure losses.
             cuts: Number of cuts on the edge so far.
             optimizer_state: The state of an earlier trainer for these weights.
         """
+        model = with_masked_norms(model)
         structure = analyse(model, assignment.source.rules)
         _reduce_dropout(structure, assignment.source)
         masks, compensation = Masks(structure), Compensation(structure)

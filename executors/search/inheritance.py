@@ -83,7 +83,7 @@ class Inheritance:
         calibration, validation = self._examples
         with self._cut(self.keep(architecture)):
             evaluation = self.evaluation
-            if structure is not self.structure or self.structure.averages_channels:
+            if structure is not self.structure:
                 keep = {name: self.masks.keep[name] for name in structure.groups}
                 evaluation = Evaluation(narrow(structure, keep))
             evaluation.recalibrate(calibration)

@@ -7,6 +7,7 @@ from math import prod
 
 import keras
 import numpy as np
+import numpy.typing as npt
 
 from executors.structure.channels import FIXED, ChannelGroup, ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
@@ -24,14 +25,28 @@ Widths = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Channels:
-    """The channels of a tensor: the number of fixed ones, and for each group the channels per unit."""
+    """The channels of a tensor.
+
+    Attributes:
+        fixed: Number of fixed channels.
+        per_unit: Group -> channels per unit.
+        units: Group -> the unit of each channel; -1 for channels without a unit of the group [channels].
+    """
 
     fixed: int
     per_unit: Mapping[str, int]
+    units: Mapping[str, Ids] = field(default_factory=dict, compare=False, repr=False)
 
     def count(self, widths: Widths) -> int:
         """Return the number of channels at these widths."""
         return self.fixed + sum(times * widths[group] for group, times in self.per_unit.items())
+
+    def left(self, keep: Mapping[str, npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
+        """Return a mask of the channels that are left with these units of every group [channels]."""
+        left = np.ones(self.fixed + sum(int((units >= 0).sum()) for units in self.units.values()), bool)
+        for group, units in self.units.items():
+            left &= (units < 0) | keep[group][units]
+        return left
 
 
 @dataclass(frozen=True)
@@ -69,11 +84,6 @@ class Structure:
     def keeps_positions(self) -> bool:
         """True if the number of positions must not change, because a layer is frozen or kept unchanged."""
         return bool(self.graph.frozen) or any(is_kept(self.rules, name) for name in self.graph.layers)
-
-    @cached_property
-    def averages_channels(self) -> bool:
-        """True if masked units count as zeros in the statistics of a layer norm."""
-        return any(handler_of(name, layer).averages_channels for name, layer in self.graph.layers.items())
 
     def network(self, widths: Widths | None = None) -> NetworkCost:
         """Return the network for the cost model, at the given widths or the current ones.
@@ -233,14 +243,15 @@ def _tensor_channels(
     tensors: Mapping[int, Ids],
 ) -> tuple[Channels, ...]:  # fmt: skip
     """Return for each tensor how its channels are divided among the groups."""
-    group_of = space.groups_of_components(groups.values(), components)
+    unit_of = space.units_of_components(groups.values(), components)
     channels = []
     for index in range(len(graph.shapes)):
         labels = components[tensors[index]]
-        free = labels[labels != FIXED]
-        names, counts = np.unique([group_of[label] for label in free.tolist()], return_counts=True)
-        per_unit = {
-            str(name): int(count) // groups[str(name)].size for name, count in zip(names, counts, strict=True)
-        }
-        channels.append(Channels(len(labels) - len(free), per_unit))
+        units: dict[str, Ids] = {}
+        for channel in np.flatnonzero(labels != FIXED).tolist():
+            name, unit = unit_of[int(labels[channel])]
+            units.setdefault(name, np.full(len(labels), -1))[channel] = unit
+        counts = {name: int(np.count_nonzero(own >= 0)) for name, own in sorted(units.items())}
+        per_unit = {name: count // groups[name].size for name, count in counts.items()}
+        channels.append(Channels(len(labels) - sum(counts.values()), per_unit, units))
     return tuple(channels)

@@ -145,13 +145,16 @@ class ChannelSpace:
         # scipy numbers components by first appearance, so the component of number 0 (FIXED) is 0.
         return np.asarray(labels, np.int64)
 
-    def groups_of_components(self, groups: Iterable[ChannelGroup], components: Ids) -> dict[int, str]:
-        """Return the name of each component's group."""
+    def units_of_components(
+        self, groups: Iterable[ChannelGroup], components: Ids
+    ) -> dict[int, tuple[str, int]]:
+        """Return the name of each component's group, and the unit that it is."""
         owner = {}
         for group in groups:
             slot = group.slots[0]
             ids = self._axes[slot.layer, slot.weight, slot.axis].ids[slot.positions[:, 0]]
-            owner.update(dict.fromkeys(components[ids].tolist(), group.name))
+            for unit, component in enumerate(components[ids].tolist()):
+                owner[component] = group.name, unit
         return owner
 
     def groups(self, components: Ids) -> list[ChannelGroup]:

@@ -33,7 +33,7 @@ from executors.pruning.elastic import (
 from executors.pruning.executor import PruningExecutor
 from executors.pruning.state import PruningState
 from executors.search.planning import weights_of
-from executors.structure import Keep, Widths, analyse, averaged_groups, narrow, trainable_weights
+from executors.structure import Keep, Widths, analyse, narrow, trainable_weights
 from executors.timing import activity
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Budget, Costs, exceeded
@@ -238,23 +238,16 @@ class NestedExecutor(PruningExecutor):
     ) -> Widths:
         """Return the most valuable widths within limits, or the least widths if none are within.
 
-        Groups over which a layer averages are not cut, because their masked units would still count.
-
         Args:
             counts: Weight of each group.
             quickly: Accept widths that are slightly less valuable.
             widths: The initial widths.
             limits: Limits on costs.
         """
-        source, whole = assignment.source, averaged_groups(assignment.source)
-        groups = {
-            name: replace(group, least=widths[name]) if name in whole else group
-            for name, group in source.groups.items()
-        }
-        structure = replace(source, groups=groups)
+        source = assignment.source
         terms = AllocationTerms(limits, assignment.profiles, counts, {}, source)
-        allocation = allocate(structure, widths, terms, quickly=quickly)
-        return allocation.widths if allocation else structure.least_widths
+        allocation = allocate(source, widths, terms, quickly=quickly)
+        return allocation.widths if allocation else source.least_widths
 
     def _whole(self, assignment: Assignment) -> PruningState:
         """Return the state of the source."""

@@ -90,7 +90,7 @@ def best_fit(inputs, wanted):
     return float(np.square(known @ np.linalg.lstsq(known, wanted, rcond=None)[0] - wanted).mean())
 
 
-def test_channels_of_a_layer_norm_are_cut_physically(digits):
+def test_cut_channels_do_not_count_in_the_statistics_of_a_layer_norm(digits):
     """Half of the channels are copies of the others, so that the norm of one half equals that of both."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")

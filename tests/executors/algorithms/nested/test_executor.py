@@ -145,16 +145,17 @@ def test_what_other_edges_left_compiled_does_not_change_a_network(training_setup
         np.testing.assert_array_equal(again, array)
 
 
-def test_channels_that_a_layer_averages_are_not_masked(digits, training_setup) -> None:
-    """Masked channels would count in the average, but the delivered network does not have them."""
+def test_channels_under_a_group_norm_are_cut_as_others_are(digits, training_setup) -> None:
+    """Masked channels do not count in its statistics, because the delivered network does not have them."""
     inputs = keras.Input((8, 8, 1), name="image")
-    x = layers.LayerNormalization()(layers.Dense(16, name="stream")(layers.Flatten()(inputs)))
-    x = layers.Dense(24, "relu", name="wide")(x)
+    x = layers.GroupNormalization(4)(layers.Dense(16, name="stream")(layers.Flatten()(inputs)))
+    x = layers.LayerNormalization()(layers.Dense(24, "relu", name="wide")(x))
     model = keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
     executor = NestedExecutor(NestedParams(segment_steps=4, batch_size=32))
-    _, network = cut(executor, assigned(model, training_setup, 0.9))
-    assert network.get_layer("stream").units == 16
+    _, network = cut(executor, assigned(model, training_setup, 0.5))
+    assert network.get_layer("stream").units < 16
     assert network.get_layer("wide").units < 24
+    assert {type(layer) for layer in network.layers} == {type(layer) for layer in model.layers}
     images = digits[1].inputs
     masked, delivered = (Evaluation(each).outputs(images) for each in (executor.trainer.model, network))
     np.testing.assert_allclose(masked["digit"], delivered["digit"], atol=1e-6)

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import UnsupportedLayerError, analyse, narrow
+from executors.structure import UnsupportedLayerError, analyse, averaged_groups, narrow
 from tests.executors.structure.networks import (
     alternate,
     batch,
@@ -59,7 +59,7 @@ def test_cutting_channels_matches_the_computation_by_hand(norm, groups, normalis
     source = network(norm())
     structure, keep = analyse(source), alternate(groups)
     assert structure.widths == {"hidden": groups}
-    assert structure.averages_channels
+    assert averaged_groups(structure) == {"hidden"}
     small = narrow(structure, {"hidden": keep})
     arrays = batch(source)
     channels = np.tile(keep, WIDTH // groups)
@@ -101,7 +101,7 @@ def test_a_norm_group_that_spans_two_layers_is_widened_with_both():
 
 
 def test_batch_norms_average_only_over_examples():
-    assert not analyse(network(layers.BatchNormalization())).averages_channels
+    assert not averaged_groups(analyse(network(layers.BatchNormalization())))
 
 
 def test_renormalisation_is_refused():
