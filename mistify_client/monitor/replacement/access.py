@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.tokens import read_token
+from mistify.wording import counted
 from mistify_client.monitor.config import ServerConfig
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.retry import Backoff
@@ -23,26 +24,48 @@ _PASSING: Final = (
     ErrorCode.PERMISSION_DENIED,
 )
 
-#: Errors of a machine that has run out of disk space, file descriptors or memory.
-_EXHAUSTED: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+#: Errors of a machine that has run out of disk space, file descriptors or memory, or limits files.
+_EXHAUSTED: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
 
-#: Delays in seconds between an unlimited number of attempts.
+#: Attempts, in more than an hour, after which other errors of reading and writing count as permanent.
+MOST_ATTEMPTS: Final = 20
+
+#: Delays in seconds between attempts.
 RETRY: Final = Backoff(first=1.0, longest=300.0)
 _ONE_ATTEMPT: Final = Backoff(attempts=0)
 
 
-def passes(error: Exception) -> bool:
-    """Return True if another attempt may succeed."""
-    return isinstance(error, OSError) or (isinstance(error, MistifyError) and error.code in _PASSING)
+def passes(error: Exception, failures: int = 0) -> bool:
+    """Return True if another attempt may succeed.
+
+    Args:
+        failures: The number of consecutive failures before.
+    """
+    return tells_nothing(error) or (isinstance(error, OSError) and failures + 1 < MOST_ATTEMPTS)
 
 
 def tells_nothing(error: Exception) -> bool:
-    """Return True if a trial failed for a reason that passes, and that is not the package's.
+    """Return True if an attempt failed for a reason that passes, and that is not the package's.
 
     The server is away, or others have taken the disk space, the file descriptors or the memory. Other errors
     of reading and writing may come back forever.
     """
-    return passes(error) and (not isinstance(error, OSError) or error.errno in _EXHAUSTED)
+    if isinstance(error, MistifyError):
+        return error.code in _PASSING
+    return isinstance(error, OSError) and error.errno in _EXHAUSTED
+
+
+def permanent(error: Exception, failures: int) -> str:
+    """Return why a step is given up, for people.
+
+    Args:
+        failures: The number of consecutive failures before.
+    """
+    kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
+    attempts = f", after {counted(failures + 1, 'attempt')}" if failures else ""
+    return f"{kind}{error}{attempts}"
 
 
 class ServerAccess(Generic[Client]):

@@ -13,7 +13,7 @@ from mistify.errors import MistifyError
 from mistify.package.manifest import Manifest
 from mistify.parsing.quantities import format_time
 from mistify_client.monitor.config import ReplacementConfig
-from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
+from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes, permanent
 from mistify_client.monitor.replacement.candidate import try_candidate
 from mistify_client.monitor.replacement.goals import Shortfall, new_goal
 from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
@@ -37,7 +37,7 @@ class BackgroundReplacement:
         config: Settings of the background path.
         template: The template of new goals.
         journal: The log for phases and problems.
-        retry: The delay after a failure; the number of attempts is not limited.
+        retry: The delay after a failure; only attempts that cannot read or write are limited.
         run_trial: Tries a candidate next to the current package.
         trust: The keys by which a candidate has to be signed; None for any.
 
@@ -169,22 +169,29 @@ class BackgroundReplacement:
             if step is None:
                 return
             with self._noting_problems() as problems:
-                self._advance(self._apply(step, replacement))
+                self._advance(self._apply(step, replacement, failures))
             failures = failures + 1 if problems else 0
             if problems:
                 self._access.wait(failures)
 
-    def _apply(self, step: Callable[[Replacement], Replacement], replacement: Replacement) -> Replacement:
-        """Return the replacement after a step; rejected if the step failed permanently."""
+    def _apply(
+        self, step: Callable[[Replacement], Replacement], replacement: Replacement, failures: int
+    ) -> Replacement:
+        """Return the replacement after a step; rejected if the step failed permanently.
+
+        A package is rolled back however long it takes to write.
+
+        Args:
+            failures: The number of consecutive failures before.
+        """
         try:
             return step(replacement)
         except Exception as error:  # no failure of a package or a server may end the daemon
             if self._access.stopped:
                 return replacement
-            if passes(error):
+            if passes(error, 0 if replacement.phase is Phase.ROLLING_BACK else failures):
                 raise
-            kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
-            return self._steps.rejected(replacement, f"{kind}{error}")
+            return self._steps.rejected(replacement, permanent(error, failures))
 
     def _advance(self, replacement: Replacement) -> None:
         if replacement == self.replacement:

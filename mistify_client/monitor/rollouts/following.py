@@ -14,7 +14,7 @@ from mistify.rollouts import DeviceRollouts, InstallationPhase, Instruction, Wan
 from mistify_client.monitor.config import FleetConfig, RolloutConfig
 from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.installed import runs
-from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes, tells_nothing
+from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes, permanent, tells_nothing
 from mistify_client.monitor.replacement.candidate import read_examples, try_candidate
 from mistify_client.monitor.replacement.steps import TrialRunner
 from mistify_client.monitor.rollouts.ledger import Installation, InstallationLedger
@@ -205,7 +205,7 @@ class RolloutFollower:
                 step = None if own is None else self._steps.of(own.phase)
                 if own is None or step is None:
                     return
-                following = self._apply(step, own)
+                following = self._apply(step, own, failures)
                 with self._lock:
                     if self.installation == own:  # otherwise, the server has changed its mind meanwhile
                         self._advance(following)
@@ -229,15 +229,21 @@ class RolloutFollower:
                 self._ledger.save(installation.model_copy(update={"trials": installation.trials - 1}))
 
     def _apply(
-        self, step: Callable[[Installation], Installation], installation: Installation
+        self, step: Callable[[Installation], Installation], installation: Installation, failures: int
     ) -> Installation:
-        """Return the installation after a step; failed if the step failed permanently."""
+        """Return the installation after a step; failed if the step failed permanently.
+
+        A package is rolled back however long it takes to write.
+
+        Args:
+            failures: The number of consecutive failures before.
+        """
+        rolling_back = installation.phase is InstallationPhase.ROLLING_BACK
         try:
             return step(installation)
         except Exception as error:  # no failure of a package or a server may end the daemon
-            if not self._access.stopped and not passes(error):
-                kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
-                return self._steps.failed(installation, f"{kind}{error}")
+            if not self._access.stopped and not passes(error, 0 if rolling_back else failures):
+                return self._steps.failed(installation, permanent(error, failures))
             if self._access.stopped or tells_nothing(error):
                 self._take_back_count(installation)
             if self._access.stopped:

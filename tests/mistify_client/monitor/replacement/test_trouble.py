@@ -7,11 +7,14 @@ from errno import EIO, ENOSPC
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_client.monitor.installed import take_back
+from mistify_client.monitor.replacement.access import MOST_ATTEMPTS
 from mistify_client.monitor.replacement.candidate import Trial
 from mistify_client.monitor.replacement.ledger import Phase
 from mistify_client.runtime.versions import current
 from tests.mistify_client.conftest import serve
 from tests.mistify_client.monitor.adapting import held
+from tests.mistify_client.monitor.replacement.conftest import on_probation
 from tests.support.disks import files_limited_to
 from tests.support.tokens import write_token
 
@@ -94,6 +97,29 @@ def test_trials_that_cannot_read_or_write_are_not_repeated_forever(site, package
     site.ask(run_trial=unreadable)
     assert "3 trials have begun" in site.until("rejected")["reason"]
     assert (len(attempts), current(package)) == (3, package)
+
+
+def test_a_download_that_can_never_be_written_is_given_up(site, package):
+    site.state.candidate.write_text("no directory")
+    site.ask()
+    assert "File exists" in site.entries.until(event="problem")["reason"]
+    assert site.until("rejected")["reason"].endswith(", after 20 attempts")
+    assert current(package) == package
+
+
+def test_a_package_is_rolled_back_however_long_it_takes_to_write(site, monkeypatch):
+    attempts = []
+
+    def broken(*arguments):
+        attempts.append(arguments)
+        if len(attempts) <= MOST_ATTEMPTS:
+            raise OSError(EIO, "Input/output error")
+        return take_back(*arguments)
+
+    monkeypatch.setattr("mistify_client.monitor.replacement.steps.take_back", broken)
+    on_probation(site, before_ms=1.0, fastest_ms=1.5)
+    site.until("rolled back")
+    assert len(attempts) == MOST_ATTEMPTS + 1
 
 
 def test_a_goal_refused_by_the_server_is_given_up(site, service):

@@ -257,6 +257,14 @@ def test_trials_that_cannot_read_or_write_are_not_repeated_forever(site, package
     assert (len(attempts), current(package)) == (3, package)
 
 
+def test_a_download_that_can_never_be_written_is_given_up(site, package):
+    site.state.directory.mkdir(parents=True)
+    site.state.rollout_candidate.write_text("no directory")
+    site.daemon().follow(site.offer())
+    assert site.until("failed").endswith(", after 20 attempts")
+    assert current(package) == package
+
+
 def test_a_roll_out_that_stops_during_the_download_installs_nothing(site, service, package):
     instruction = site.offer()
     with held(service.fake, "FetchPackage") as gate:
