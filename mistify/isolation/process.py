@@ -21,7 +21,7 @@ class ProcessEndedError(Exception):
 class DisposableProcess:
     """Runs calls in a separate process, one at a time, so that a crash does not affect the caller.
 
-    The process starts with the first call, imports only the modules of the called functions, is reused for
+    The process starts with the first call, or ahead of it with `start`, imports only the modules of the called functions, is reused for
     later calls, and ends with this process. After a call that crashed or raised an exception, the next call
     gets a new process: failed native code may have left the old one in a bad state.
     """
@@ -58,6 +58,11 @@ class DisposableProcess:
         result: T = self._called(Call(function, arguments, reports=True), on_report)
         return result
 
+    def start(self) -> None:
+        """Start the process unless it runs already, so that the next call need not wait for it."""
+        with self._lock:
+            self._running()
+
     def close(self) -> None:
         """End the process; a later call starts a new one."""
         with self._lock:
@@ -76,7 +81,7 @@ class DisposableProcess:
             return answer.result
 
     def _answer(self, call: Call, on_report: Callable[[Any], object]) -> Returned | Raised:
-        process, connection = self._started = self._started or _start()
+        process, connection = self._running()
         try:
             connection.send(call)
             while isinstance(message := connection.recv(), Report):
@@ -85,6 +90,10 @@ class DisposableProcess:
             raise _ended(process.wait()) from error
         answer: Returned | Raised = message
         return answer
+
+    def _running(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        self._started = self._started or _start()
+        return self._started
 
     def _end(self) -> None:
         if self._started is not None:

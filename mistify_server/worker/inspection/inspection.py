@@ -51,6 +51,7 @@ from mistify_server.worker.inspection.host import host_profiles
 from mistify_server.worker.inspection.loading import InspectedData
 from mistify_server.worker.inspection.trial import trial_of
 from mistify_server.worker.inspection.unchanged import inspect_unchanged
+from mistify_server.worker.packaging.tflite.isolation import start_litert
 from mistify_server.worker.params import params_of
 from mistify_server.worker.task_scope import class_names
 
@@ -92,6 +93,7 @@ class SourceInspector:
 
     def inspect(self, task: InspectTask) -> Inspection:
         """Return the costs and estimates of a source model, with all problems."""
+        start_litert()  # which takes a while, and is needed only after the conversion
         problems = ProblemCollector()
         source = problems.load("model", lambda: self._cache.source(task.recipe.model))
         params = problems.load("algorithm.config", lambda: params_of(task.recipe))

@@ -1,22 +1,27 @@
 """Facts that narrow the forecast of a source: the amount of data, and a trial of tuning."""
 
+from math import ceil
 from typing import Final
 
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
+from mistify.config.data.metric import Metric
 from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 from mistify_server.worker.adaptation.tuning import tune
 from mistify_server.worker.inspection.estimates import EXAMPLES, sampled_scores
 
-#: Duration of a trial in seconds. A network that finishes learning in this time needs no forecast.
+#: Maximum duration of a trial in seconds. A network that finishes learning in this time needs no forecast.
 _SECONDS: Final = 2.0
+
+#: Share of a trial after which it ends if the network has not improved. Most sources have been trained before.
+_SHARE: Final = 0.5
 
 #: Minimum steps of a trial, regardless of time: networks hardly learn anything in fewer.
 _LEAST_STEPS: Final = 20
 
 
 def trial_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates, tested: int) -> SourceTrial:
-    """Return the result of a trial, in which a copy of the source is tuned for a few seconds.
+    """Return the result of a trial, in which a copy of the source is tuned for a second or two.
 
     Args:
         trainer: The trainer of the copy; it may have been traced already when the steps were timed.
@@ -30,8 +35,19 @@ def trial_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates, t
     steps = min(estimates.source_steps, max(affordable, _LEAST_STEPS))
     if not steps:
         return trial
-    trainer.start_average()
-    tune(trainer, steps, lambda _done: None)
-    trainer.evaluation.recalibrate(setup.train, 0)
-    accuracy, scores = sampled_scores(trainer.evaluation, validation, setup)
-    return trial.model_copy(update={"steps": steps, "accuracy": accuracy, "scores": scores})
+    first = min(steps, max(ceil(_SHARE * steps), _LEAST_STEPS))
+    for part in filter(None, (first, steps - first)):
+        trainer.start_average()
+        tune(trainer, part, lambda _done: None)
+        trainer.evaluation.recalibrate(setup.train, 0)
+        accuracy, scores = sampled_scores(trainer.evaluation, validation, setup)
+        done = trial.steps + part
+        trial = trial.model_copy(update={"steps": done, "accuracy": accuracy, "scores": scores})
+        if _has_learned_all(setup.metric, estimates.accuracy, accuracy):
+            break
+    return trial
+
+
+def _has_learned_all(metric: Metric, before: float | None, after: float | None) -> bool:
+    """Check whether a network is no better after training; not if a figure is unknown."""
+    return before is not None and after is not None and metric.reaches(before, after)

@@ -35,6 +35,14 @@ def test_all_calls_run_in_one_separate_process(process: DisposableProcess) -> No
     assert process.call(divmod, 17, 5) == (3, 2)
 
 
+def test_a_process_that_was_started_ahead_serves_the_calls(process: DisposableProcess) -> None:
+    process.start()
+    assert process._started is not None
+    child, _ = process._started
+    process.start()
+    assert process.call(os.getpid) == child.pid
+
+
 def test_reports_of_a_function_arrive_before_its_result(process: DisposableProcess) -> None:
     reports: list[int] = []
     assert process.call_reporting(counted, 3, on_report=reports.append) == 3

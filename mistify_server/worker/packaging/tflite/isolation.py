@@ -33,6 +33,11 @@ class LiteRtError(MistifyError):
         super().__init__(ErrorCode.INVALID_MODEL, "LiteRT cannot run this network", [problem])
 
 
+def start_litert() -> None:
+    """Start LiteRT's process ahead of its first call."""
+    _LITERT.start()
+
+
 def in_litert(function: Callable[..., T], *arguments: object) -> T:
     """Run a function that opens networks in LiteRT's process, and return its result.
 
