@@ -21,9 +21,10 @@ class ProcessEndedError(Exception):
 class DisposableProcess:
     """Runs calls in a separate process, one at a time, so that a crash does not affect the caller.
 
-    The process starts with the first call, or ahead of it with `start`, imports only the modules of the called functions, is reused for
-    later calls, and ends with this process. After a call that crashed or raised an exception, the next call
-    gets a new process: failed native code may have left the old one in a bad state.
+    The process starts with the first call, or ahead of it with `start`. It imports only the modules of the
+    called functions, is reused for later calls, and ends with this process. After a call that crashed or
+    raised an exception, the next call gets a new process: failed native code may have left the old one in a
+    bad state.
     """
 
     def __init__(self) -> None:

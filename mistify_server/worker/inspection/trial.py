@@ -13,7 +13,7 @@ from mistify_server.worker.inspection.estimates import EXAMPLES, sampled_scores
 #: Maximum duration of a trial in seconds. A network that finishes learning in this time needs no forecast.
 _SECONDS: Final = 2.0
 
-#: Share of a trial after which it ends if the network has not improved. Most sources have been trained before.
+#: Share of a trial after which it ends if the network has not improved; most sources have been trained.
 _SHARE: Final = 0.5
 
 #: Minimum steps of a trial, regardless of time: networks hardly learn anything in fewer.

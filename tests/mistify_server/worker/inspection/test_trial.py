@@ -20,7 +20,9 @@ def test_a_trial_ends_early_if_the_source_has_nothing_left_to_learn(
     model = keras.Model(inputs, keras.layers.Dense(3, "softmax", name="y")(inputs))
     classes = np.arange(90) % 3
     data = Dataset({"x": np.eye(3, dtype=np.float32)[classes]}, {"y": classes})
-    setup = TrainingSetup(data, data, None, TrainingParams(batch_size=30, optimizer="adam", learning_rate=0.1))
+    setup = TrainingSetup(
+        data, data, None, TrainingParams(batch_size=30, optimizer="adam", learning_rate=0.1)
+    )
     estimates = EdgeEstimates(
         features=NetworkFeatures(model="m", kind="k", blocks=0),
         source_steps=60,
