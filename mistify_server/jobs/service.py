@@ -15,9 +15,9 @@ from mistify.jobs.part import GoalSelection, JobPart, part_of
 from mistify.jobs.plan import Plan
 from mistify.times import utc_now
 from mistify_server.identity.callers import current_caller
-from mistify_server.identity.quotas import check_unfinished
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.event_reads import EventRead
+from mistify_server.jobs.preparing import PreparedJobs, Request
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
@@ -25,7 +25,7 @@ from mistify_server.jobs.submissions import SubmittedJobs
 from mistify_server.names import check_job_name, checked_tags, new_id
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.inspector import BatchInspector
-from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
+from mistify_server.planning.limits import out_of_reach, unusable, within_reach
 from mistify_server.planning.lookup.reading import read_and_resolve, read_configs
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.planning.planned_goals import PlannedGoals, plan_goals
@@ -77,6 +77,9 @@ class PortingService:
         self._inspector = inspector
         self._max_goals = max_goals
         self._now = now
+        self._prepared = ByTenant(
+            lambda tenant: PreparedJobs(store.of(tenant), resolvers.of(tenant), inspector, max_goals)
+        )
         self._submitted = ByTenant(lambda tenant: SubmittedJobs(store.of(tenant)))
 
     @property
@@ -116,25 +119,19 @@ class PortingService:
         """
         check_job_name(name)
         tags = checked_tags(tags)
-        known_or_resolved = await asyncio.to_thread(self._known_or_resolved, idempotency_key, config_text)
-        if isinstance(known_or_resolved, Job):
-            return known_or_resolved
-        reading, resolved = known_or_resolved
-        problems = ProblemCollector()
-        with reading.problems_at_their_places():
-            inspected = await self._inspector.inspect(resolved, problems)
-            planned = await asyncio.to_thread(self._planned_all, inspected, problems)
-        goals = {goal.id: goal for batch in planned for goal in batch.goals}
-        plans = [batch.plan for batch in planned]
-        job = self._new_job([goals[config.id] for config in reading.configs.values()])
-        job = replace(job, name=name, tags=tags, priority=priority)
-        submission = Submission(job, plans, config_text, idempotency_key or None, current_traceparent())
+        request = Request(config_text, idempotency_key, current_caller().name)
+        prepared = await self._prepared.own.of(request)
+        if isinstance(prepared, Job):
+            return prepared
+        job = replace(self._new_job(prepared.goals), name=name, tags=tags, priority=priority)
+        key = idempotency_key or None
+        submission = Submission(job, prepared.plans, config_text, key, current_traceparent())
         # The caller may disconnect, but a stored job must be started.
         return await asyncio.shield(asyncio.create_task(self._start(submission)))
 
     async def check_quota(self) -> None:
         """Raise QUOTA_EXCEEDED if the caller may have no further unfinished job."""
-        await asyncio.to_thread(self._check_unfinished, current_caller().name)
+        await asyncio.to_thread(self._prepared.own.check_quota, current_caller().name)
 
     async def _start(self, submission: Submission) -> Job:
         """Store and start a job, or return one that was submitted with the same key in the meantime."""
@@ -331,15 +328,6 @@ class PortingService:
     def _resolved(self, config_text: str) -> tuple[BatchReading, list[ResolvedBatch]]:
         return read_and_resolve(config_text, self._resolvers.own, self._max_goals)
 
-    def _planned_all(
-        self, inspected: Sequence[InspectedBatch], problems: ProblemCollector
-    ) -> list[PlannedGoals]:
-        """Return the goals of each batch with their tree, with precisions chosen."""
-        chosen = [batch.with_precisions() for batch in inspected]
-        problems.add(chain.from_iterable(starmap(unreachable, chosen)))
-        reject(problems.problems)
-        return [self._planned(batch) for batch in chosen]
-
     def _plan(self, inspected: Sequence[InspectedBatch], problems: ProblemCollector) -> Plan:
         chosen = [batch.with_precisions() for batch in inspected]
         problems.add(chain.from_iterable(starmap(unusable, chosen)))
@@ -355,24 +343,8 @@ class PortingService:
     def _slots(self) -> int:
         return self._inspector.engine.slots
 
-    def _check_unfinished(self, submitter: str) -> None:
-        if (most := self._most_unfinished(submitter)) is not None:
-            check_unfinished(submitter, self._store.jobs.unfinished_of(submitter), most)
-
     def _most_unfinished(self, submitter: str) -> int | None:
         return self._store.tokens.limits(submitter).jobs
-
-    def _known_or_resolved(
-        self, idempotency_key: str, config_text: str
-    ) -> Job | tuple[BatchReading, list[ResolvedBatch]]:
-        """Return the job that was submitted with a key, and restore it; the resolved configs if none was."""
-        known = self._store.jobs.find(idempotency_key, config_text) if idempotency_key else None
-        if known is None:
-            self._check_unfinished(current_caller().name)  # before a long inspection
-            return self._resolved(config_text)
-        if known.removed_unix_ms is not None:
-            self._store.jobs.restore(known.id)
-        return replace(known, removed_unix_ms=None)
 
     def _new_job(self, goals: Sequence[Goal]) -> Job:
         now = self._now()

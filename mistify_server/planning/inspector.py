@@ -1,7 +1,7 @@
 """Inspection of resolved batches: workers load models and data, and measure each source once."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mistify.errors import ErrorCode, MistifyError
@@ -42,6 +42,20 @@ class BatchInspector:
             for batch, inspection in zip(batches, inspections, strict=True)
             if inspection is not None
         ]
+
+    def lookup(self) -> Callable[[ResolvedBatch, ProblemCollector], InspectedBatch | None]:
+        """Return a function that inspects a batch as `inspect` does, and returns None if a worker has to.
+
+        See `KnownInspections.lookup`.
+        """
+        known = self.known.lookup()
+
+        def inspected(batch: ResolvedBatch, problems: ProblemCollector) -> InspectedBatch | None:
+            inspection = known(batch.inspect_task())
+            made = None if inspection is None else _inspection_of(batch, inspection, problems)
+            return None if made is None else InspectedBatch(batch, made)
+
+        return inspected
 
     async def _run(self, tasks: Sequence[InspectTask]) -> list[Result]:
         """Run all tasks concurrently; the first exception cancels the others."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.metadata import distributions
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -49,6 +50,7 @@ class KnownInspections:
         self._kept = kept
         self._files = FileDigests()
         self._latest: OrderedDict[str, Inspection] = OrderedDict()
+        self._using = Lock()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def result(self, task: InspectTask, inspect: Callable[[], Awaitable[Result]]) -> Result:
@@ -64,9 +66,8 @@ class KnownInspections:
         if key is None:
             return await inspect()
         async with self._locks.setdefault(key, asyncio.Lock()):
-            known = self._latest.get(key) or await asyncio.to_thread(self._kept.get, key)
+            known = await asyncio.to_thread(self._known, key)
             if known is not None:
-                self._remember(key, known)
                 return known
             made = await inspect()
             # If a file has changed in the meantime, it is unknown which version was inspected.
@@ -75,14 +76,39 @@ class KnownInspections:
                 self._remember(key, made)
             return made
 
+    def lookup(self) -> Callable[[InspectTask], Inspection | None]:
+        """Return a function that returns the known inspection of a task, and None for one that must be made.
+
+        It is for many tasks at a time: it looks at the files of equal tasks once. Thread-safe.
+        """
+        keys: dict[str, str | None] = {}
+
+        def known(task: InspectTask) -> Inspection | None:
+            text = task.model_dump_json()
+            if text not in keys:
+                keys[text] = self._key(task)
+            key = keys[text]
+            return None if key is None else self._known(key)
+
+        return known
+
+    def _known(self, key: str) -> Inspection | None:
+        with self._using:
+            known = self._latest.get(key)
+        known = known or self._kept.get(key)
+        if known is not None:
+            self._remember(key, known)
+        return known
+
     async def _is_still(self, key: str, task: InspectTask) -> bool:
         return await asyncio.to_thread(self._key, task) == key
 
     def _remember(self, key: str, inspection: Inspection) -> None:
-        self._latest[key] = inspection
-        self._latest.move_to_end(key)
-        if len(self._latest) > _IN_MEMORY:
-            self._latest.popitem(last=False)
+        with self._using:
+            self._latest[key] = inspection
+            self._latest.move_to_end(key)
+            if len(self._latest) > _IN_MEMORY:
+                self._latest.popitem(last=False)
 
     def _key(self, task: InspectTask) -> str | None:
         """Return a digest of everything that affects the result of a task; None if a file cannot be read."""

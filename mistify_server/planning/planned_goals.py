@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, starmap
 from math import ceil
 from typing import NamedTuple
 
@@ -11,14 +12,17 @@ from mistify.jobs.job import Goal
 from mistify.jobs.plan import PlannedBatch
 from mistify.parsing.validation import InvalidValue
 from mistify.wording import counted
-from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of
 from mistify_server.planning.forecast.pacing import PacedPlan, Pacing, TooShortError
 from mistify_server.planning.forecast.unchanged import plan_unchanged
 from mistify_server.planning.forecast.work import with_expected_work
-from mistify_server.store.jobs import JobStore
+from mistify_server.planning.limits import unreachable
+from mistify_server.planning.rejection import reject
+from mistify_server.store.edges import EdgeHistory
 from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
 
 
@@ -57,13 +61,32 @@ class PlannedGoals(NamedTuple):
         )
 
 
+def plan_all(
+    inspected: Sequence[InspectedBatch], problems: ProblemCollector, history: EdgeHistory, slots: int
+) -> list[PlannedGoals]:
+    """Return the goals of each batch with their tree, with precisions chosen.
+
+    Args:
+        problems: The problems so far, which are rejected together with limits that no network can meet.
+        history: See `plan_goals`.
+        slots: See `plan_goals`.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems.
+    """
+    chosen = [batch.with_precisions() for batch in inspected]
+    problems.add(chain.from_iterable(starmap(unreachable, chosen)))
+    reject(problems.problems)
+    return [plan_goals(batch.resolved, batch.inspection, history, slots) for batch in chosen]
+
+
 def plan_goals(
-    resolved: ResolvedBatch, inspection: Inspection, history: JobStore, slots: int
+    resolved: ResolvedBatch, inspection: Inspection, history: EdgeHistory, slots: int
 ) -> PlannedGoals:
     """Return the goals of a batch with their tree, algorithms and warnings.
 
     Args:
-        history: The store with the edges of all jobs, from which the forecast learns.
+        history: The edges of all jobs, from which the forecast learns.
         slots: Number of edges that are adapted concurrently.
 
     Raises:
@@ -76,12 +99,12 @@ def plan_goals(
     return PlannedGoals(plan, [_with_warnings(goal, inspection.left_out) for goal in goals], forecast, pacing)
 
 
-def _forecast(inspection: Inspection, history: JobStore, plan: BatchPlan) -> Forecast | None:
+def _forecast(inspection: Inspection, history: EdgeHistory, plan: BatchPlan) -> Forecast | None:
     return forecast_of(plan, history, trial=inspection.trial)
 
 
 def _pacing(
-    plan: BatchPlan, goals: Sequence[Goal], inspection: Inspection, history: JobStore, slots: int
+    plan: BatchPlan, goals: Sequence[Goal], inspection: Inspection, history: EdgeHistory, slots: int
 ) -> Pacing | None:
     """Return the search for a pace; None if nothing is trained."""
     if plan.estimates is None:

@@ -1,6 +1,7 @@
 """Features and records of edges in goal trees."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from mistify.config.data.metric import Metric
 from mistify_server.tasks.base import Message
@@ -77,3 +78,10 @@ class EdgeRecord(Message):
             if (own.output, own.metric) == (output, metric):
                 return self.model_copy(update={"source": own.source, "lost": own.lost})
         return None
+
+
+class EdgeHistory(Protocol):
+    """The edges of earlier jobs, from which forecasts learn."""
+
+    def edges(self, subject: str, kind: str, limit: int) -> Sequence[EdgeRecord]:
+        """Return up to `limit` of the latest edges, as `JobStore.edges` does."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -118,6 +118,10 @@ class JobStore(ABC):
         Returns:
             For each, what `create` returns or raises. Jobs that are refused do not affect the others.
         """
+
+    @abstractmethod
+    def known_keys(self, idempotency_keys: Collection[str]) -> frozenset[str]:
+        """Return those of some idempotency keys with which jobs were submitted."""
 
     @abstractmethod
     def find(self, idempotency_key: str, config_text: str) -> Job | None:

@@ -37,8 +37,7 @@ from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
 from mistify_server.planning.forecast.scores import ScoreForecast, figures_after
 from mistify_server.planning.forecast.targets import expected_to_reach, unused_inputs, warning
-from mistify_server.store.edges import EdgeRecord
-from mistify_server.store.jobs import JobStore
+from mistify_server.store.edges import EdgeHistory, EdgeRecord
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
 
@@ -379,14 +378,14 @@ class Forecast:
 
 def forecast_of(
     plan: BatchPlan,
-    history: JobStore,
+    history: EdgeHistory,
     prepared: Collection[str] | None = None,
     trial: SourceTrial | None = None,
 ) -> Forecast | None:
     """Return the forecast of a batch; None if its model is packaged unchanged.
 
     Args:
-        history: The store with the edges of all jobs.
+        history: The edges of all jobs.
         prepared: See `Chooser`.
         trial: See `Forecast`.
     """

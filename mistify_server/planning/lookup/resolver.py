@@ -1,11 +1,12 @@
 """Resolution: lookup of the models, data and devices that configs name."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from executors.custom_layers import in_plug_in
 from executors.inspection import inspect_source
@@ -31,6 +32,9 @@ _REFUSES_CODE: Final = "this server does not run files that configs name"
 _CONSENT: Final = "or, if all callers may run code there, start it with --allow-code (allow_code in a file)"
 
 
+_Sources: TypeAlias = tuple[ModelSource, DataSource]
+
+
 @dataclass(frozen=True)
 class BatchResolver:
     """Finds the models, data and devices of batches by name, without reading data or calling a worker.
@@ -39,6 +43,7 @@ class BatchResolver:
         allow_code: Whether workers may run Python files that configs name.
         opens_models: Whether to check the contents of model files as well, as workers do before loading.
             Files may be hostile, so only an expendable process does this.
+        found: The models and data of batches that are not looked up again; None to look everything up.
     """
 
     models: ModelRepository
@@ -46,6 +51,11 @@ class BatchResolver:
     devices: DeviceStore
     allow_code: bool = False
     opens_models: bool = False
+    found: dict[str, _Sources] | None = None
+
+    def remembering(self) -> "BatchResolver":
+        """Return a resolver for many batches at a time, which looks each model and dataset up once."""
+        return replace(self, found={})
 
     def resolve(self, batches: Sequence[CollectiveBatch], problems: ProblemCollector) -> list[ResolvedBatch]:
         """Return the batches in which all names are known.
@@ -61,17 +71,29 @@ class BatchResolver:
         self, number: int, batch: CollectiveBatch, problems: ProblemCollector
     ) -> ResolvedBatch | None:
         place, count = f"[{batch.indices[0]}]", len(problems.problems)
-        check_algorithm(batch.algorithm, place, problems)
         devices = find_devices(batch, self.devices, problems.problems)
-        model = problems.check(f"{place}.model", lambda: self._find_model(batch.model))
-        if self.opens_models and model is not None and model.path and model.call is None:
-            problems.load(f"{place}.model", partial(inspect_source, Path(model.path), in_plug_in))
-        data = self._find_data(batch, f"{place}.dataset", problems)
+        model, data = self._find_sources(batch, place, problems)
         if data is not None:
             batch = with_tasks(batch, data.settings.tasks, problems)
         if len(problems.problems) > count or model is None or data is None:
             return None
         return ResolvedBatch(number, batch, model, data, devices)
+
+    def _find_sources(
+        self, batch: CollectiveBatch, place: str, problems: ProblemCollector
+    ) -> tuple[ModelSource | None, DataSource | None]:
+        """Return the model and data of a batch, whose algorithm is checked; None for those with problems."""
+        key, count = _naming(batch), len(problems.problems)
+        if self.found is not None and key in self.found:
+            return self.found[key]
+        check_algorithm(batch.algorithm, place, problems)
+        model = problems.check(f"{place}.model", lambda: self._find_model(batch.model))
+        if self.opens_models and model is not None and model.path and model.call is None:
+            problems.load(f"{place}.model", partial(inspect_source, Path(model.path), in_plug_in))
+        data = self._find_data(batch, f"{place}.dataset", problems)
+        if self.found is not None and model and data and len(problems.problems) == count:
+            self.found[key] = model, data
+        return model, data
 
     def _find_model(self, name: str) -> ModelSource:
         if ModelCall.parse(name) is not None and not self.allow_code:
@@ -134,3 +156,9 @@ class BatchResolver:
             )
         path = self.roots.find(file.path)
         return {name: CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())}
+
+
+def _naming(batch: CollectiveBatch) -> str:
+    """Return a text that is equal for batches that name the same model, dataset and algorithm."""
+    algorithm = batch.algorithm.name, batch.algorithm.config
+    return json.dumps([batch.model, batch.dataset.model_dump(mode="json"), *algorithm], sort_keys=True)

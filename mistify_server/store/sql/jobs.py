@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 
@@ -43,6 +43,7 @@ from mistify_server.store.sql.reading import (
     inputs_of,
     job_of,
     job_row,
+    known_keys,
     latest_edges,
     of_tenant,
     origin_of,
@@ -50,12 +51,12 @@ from mistify_server.store.sql.reading import (
     parts_without_goals,
     stored_packages,
     submitted,
+    was_added,
 )
 from mistify_server.store.sql.references import DigestReferences, artifact_references, rows_with_digests
 from mistify_server.store.sql.removing import check_removable, remove_rows
 from mistify_server.store.sql.rows import (
     GoalEvent,
-    digest,
     end_goals,
     file_row,
     insert_addition,
@@ -63,7 +64,7 @@ from mistify_server.store.sql.rows import (
     job_event,
     last_sequence,
 )
-from mistify_server.store.sql.schema import AdditionRow, EventRow, GoalRow, JobRow
+from mistify_server.store.sql.schema import EventRow, GoalRow, JobRow
 from mistify_server.store.sql.searching import found_by
 from mistify_server.store.sql.versions import of_this_version, state_of
 
@@ -96,6 +97,11 @@ class SqlJobStore(JobStore):
             if free := [each.submission.job.id for each in new if each.owner is None]:
                 self._database.announce(session, free[0])  # others look at all jobs when they hear of one
             return outcomes
+
+    @override
+    def known_keys(self, idempotency_keys: Collection[str]) -> frozenset[str]:
+        with self._database.read() as session:
+            return known_keys(session, self._own, idempotency_keys)
 
     @override
     def find(self, idempotency_key: str, config_text: str) -> Job | None:
@@ -138,15 +144,7 @@ class SqlJobStore(JobStore):
     def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
         with self._database.read() as session:
             self._job(session, job_id)
-            key = {"job_id": job_id, "idempotency_key": idempotency_key}
-            row = session.scalar(select(AdditionRow).filter_by(**key))
-            if row is not None and row.config_sha256 != digest(config_text):
-                raise MistifyError(
-                    ErrorCode.CONFLICT,
-                    f'the idempotency key "{idempotency_key}" was used to add other goals to the job '
-                    f"{job_id}; use a new key",
-                )
-            return row is not None
+            return was_added(session, job_id, idempotency_key, config_text)
 
     @override
     def job(self, job_id: str) -> Job:

@@ -1,7 +1,7 @@
 """Jobs and goals from their rows."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
@@ -44,6 +44,7 @@ from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState
 from mistify_server.store.sql.columns import JSON_COLUMN, is_one_of, json_member
 from mistify_server.store.sql.rows import adapt_result, digest, tenant_key
 from mistify_server.store.sql.schema import (
+    AdditionRow,
     BatchRow,
     BranchesRow,
     CheckpointRow,
@@ -325,6 +326,13 @@ def latest_edges(
     return edges
 
 
+def known_keys(session: Session, tenant: str, keys: Collection[str]) -> frozenset[str]:
+    """Return those of some idempotency keys with which a tenant's jobs were submitted."""
+    stored = {tenant_key(tenant, key): key for key in keys}
+    known = session.scalars(select(JobRow.idempotency_key).where(JobRow.idempotency_key.in_(stored)))
+    return frozenset(stored[key] for key in known)
+
+
 def submitted(session: Session, tenant: str, key: str | None, config_text: str) -> JobRow | None:
     """Return the row of the job that a tenant submitted with a key; None if there is none.
 
@@ -336,6 +344,21 @@ def submitted(session: Session, tenant: str, key: str | None, config_text: str) 
     if row is not None:
         check_same_config(key, row.id, row.config_sha256, config_text)
     return row
+
+
+def was_added(session: Session, job_id: str, key: str, config_text: str) -> bool:
+    """Return whether goals were added to a job with an idempotency key.
+
+    Raises:
+        MistifyError: CONFLICT, the key is known with another config text.
+    """
+    row = session.scalar(select(AdditionRow).filter_by(job_id=job_id, idempotency_key=key))
+    if row is not None and row.config_sha256 != digest(config_text):
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f'the idempotency key "{key}" was used to add other goals to the job {job_id}; use a new key',
+        )
+    return row is not None
 
 
 def check_same_config(key: str | None, job_id: str, sha256: str, config_text: str) -> None:

@@ -35,6 +35,15 @@ async def test_only_changed_models_and_data_are_inspected(
     assert [await submitted(), await submitted()] == [2, 2]
 
 
+async def test_data_that_change_while_the_server_runs_are_inspected_again(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    await caller.submit([make_config("a", FLOP="0.5x")])
+    site.write("train.json", {"x": [1], "y": [1]})
+    await asyncio.gather(*(caller.submit([make_config("b", FLOP=f"0.{n}x")]) for n in range(2, 9)))
+    assert len(site.tasks("inspect")) == 2
+
+
 async def test_an_inspection_is_removed_with_its_files(caller: Any, site: Any, make_config: Config) -> None:
     """Removing a job also removes its files that are no longer needed."""
     job = await caller.submit([make_config("a", FLOP="0.5x")])

@@ -1,0 +1,70 @@
+"""Calls that are answered on a thread, many at a time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from mistify_server.jobs.store_writer import is_outage
+
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
+
+#: Default maximum number of calls that are answered together.
+MOST_TOGETHER: Final = 256
+
+
+class _Waiting(NamedTuple, Generic[_Asked, _Answer]):
+    asked: _Asked
+    answered: "asyncio.Future[_Answer]"
+
+
+class GroupedCalls(Generic[_Asked, _Answer]):
+    """Answers calls on a thread: those that arrive during an answer are answered together by the next one.
+
+    Under load, many calls share one change of threads and what their answers have in common, such as a
+    transaction. Use it from one event loop.
+
+    Args:
+        answer: Returns the answer or the error of each call, in order. If it raises an error that is no
+            outage, the calls are answered one by one.
+        most: Maximum number of calls that are answered together.
+    """
+
+    def __init__(
+        self, answer: Callable[[Sequence[_Asked]], Sequence[_Answer | Exception]], most: int = MOST_TOGETHER
+    ) -> None:
+        self._answer = answer
+        self._most = most
+        self._waiting: list[_Waiting[_Asked, _Answer]] = []
+        self._answering: asyncio.Task[None] | None = None
+
+    async def __call__(self, asked: _Asked) -> _Answer:
+        """Return the answer to a call, or raise its error."""
+        answered: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(asked, answered))
+        if self._answering is None or self._answering.done():
+            # A context of its own: it serves many callers, and belongs to none of them.
+            self._answering = asyncio.create_task(self._answer_waiting(), context=Context())
+        return await answered
+
+    async def _answer_waiting(self) -> None:
+        while self._waiting:
+            together, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            outcomes = await asyncio.to_thread(self._outcomes, [each.asked for each in together])
+            for each, outcome in zip(together, outcomes, strict=True):
+                if each.answered.done():  # its caller has gone
+                    continue
+                if isinstance(outcome, Exception):
+                    each.answered.set_exception(outcome)
+                else:
+                    each.answered.set_result(outcome)
+
+    def _outcomes(self, asked: Sequence[_Asked]) -> Sequence[_Answer | Exception]:
+        try:
+            return self._answer(asked)
+        except Exception as error:
+            if len(asked) == 1 or is_outage(error):
+                return [error] * len(asked)
+        # One of them cannot be answered, which must not affect the others.
+        return [outcome for each in asked for outcome in self._outcomes([each])]

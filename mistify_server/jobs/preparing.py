@@ -1,0 +1,183 @@
+"""Submissions before they are stored: recognized, resolved, inspected and planned, many at a time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Final, NamedTuple, TypeAlias
+
+from mistify.config.reading import BatchReading
+from mistify.jobs.job import Goal, Job
+from mistify_server.identity.quotas import check_unfinished
+from mistify_server.jobs.grouped_calls import GroupedCalls
+from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
+from mistify_server.planning.inspector import BatchInspector
+from mistify_server.planning.lookup.reading import read_and_resolve
+from mistify_server.planning.lookup.resolver import BatchResolver
+from mistify_server.planning.planned_goals import PlannedGoals, plan_all
+from mistify_server.store.directory import Store
+from mistify_server.store.edges import EdgeHistory, EdgeRecord
+from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.problems import ProblemCollector
+
+#: Maximum length of a config that is prepared together with others, which wait for it: some 50 goals.
+_MOST_TEXT: Final = 20_000
+
+#: Maximum number of submissions that are prepared together, within some 50 ms.
+_MOST_TOGETHER: Final = 64
+
+
+class Request(NamedTuple):
+    """A submission as its caller sends it; without an idempotency key, the key is empty."""
+
+    config_text: str
+    idempotency_key: str
+    submitter: str
+
+
+class PreparedJob(NamedTuple):
+    """The goals of a submission, in the order of the configs, and the plans of its batches."""
+
+    goals: Sequence[Goal]
+    plans: Sequence[BatchPlan]
+
+
+class _Uninspected(NamedTuple):
+    """A submission with sources that a worker has to inspect."""
+
+    reading: BatchReading
+    resolved: Sequence[ResolvedBatch]
+
+
+_Outcome: TypeAlias = Job | PreparedJob | _Uninspected
+
+
+class PreparedJobs:
+    """Prepares the submissions of a tenant; use it from one event loop.
+
+    Submissions that arrive together are prepared together: the models and data that they share, with the
+    edges of similar ones and the limits of their callers, are looked up once.
+
+    Args:
+        store: The store of the tenant.
+        resolver: Finds its models, data and devices.
+        max_goals: Maximum number of goals in a job.
+    """
+
+    def __init__(
+        self, store: Store, resolver: BatchResolver, inspector: BatchInspector, max_goals: int
+    ) -> None:
+        self._store = store
+        self._resolver = resolver
+        self._inspector = inspector
+        self._max_goals = max_goals
+        self._together: GroupedCalls[Request, _Outcome] = GroupedCalls(self._outcomes, _MOST_TOGETHER)
+
+    async def of(self, request: Request) -> Job | PreparedJob:
+        """Return the goals and plans of a submission, or the job that has its key, which is restored.
+
+        Raises:
+            MistifyError: As for `PortingService.submit`.
+        """
+        outcome = await self._first_outcome(request)
+        if not isinstance(outcome, _Uninspected):
+            return outcome
+        reading, problems = outcome.reading, ProblemCollector()
+        with reading.problems_at_their_places():
+            inspected = await self._inspector.inspect(outcome.resolved, problems)
+            planned = await asyncio.to_thread(
+                plan_all, inspected, problems, self._store.jobs, self._inspector.engine.slots
+            )
+        return _prepared(reading, planned)
+
+    async def _first_outcome(self, request: Request) -> _Outcome:
+        if len(request.config_text) <= _MOST_TEXT:
+            return await self._together(request)
+        outcome = (await asyncio.to_thread(self._outcomes, [request]))[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _outcomes(self, requests: Sequence[Request]) -> Sequence[_Outcome | Exception]:
+        """Return the outcome or the error of each of several submissions."""
+        keys = {request.idempotency_key for request in requests} - {""}
+        preparation = _Preparation(
+            known=self._store.jobs.known_keys(keys) if keys else frozenset(),
+            check_quota=cache(self.check_quota),
+            resolver=self._resolver.remembering(),
+            inspected=self._inspector.lookup(),
+            history=_EdgesReadOnce(self._store.jobs),
+        )
+        return [self._outcome(request, preparation) for request in requests]
+
+    def _outcome(self, request: Request, preparation: "_Preparation") -> _Outcome | Exception:
+        try:
+            return self._prepare(request, preparation)
+        except Exception as error:  # which must not affect the others
+            return error
+
+    def _prepare(self, request: Request, preparation: "_Preparation") -> _Outcome:
+        if request.idempotency_key in preparation.known:
+            earlier = self._earlier(request)
+            if earlier is not None:
+                return earlier
+        preparation.check_quota(request.submitter)  # before a long inspection
+        reading, resolved = read_and_resolve(request.config_text, preparation.resolver, self._max_goals)
+        problems, inspected = ProblemCollector(), list[InspectedBatch]()
+        with reading.problems_at_their_places():
+            for batch in resolved:
+                known = preparation.inspected(batch, problems)
+                if known is None:
+                    return _Uninspected(reading, resolved)
+                inspected.append(known)
+            slots = self._inspector.engine.slots
+            return _prepared(reading, plan_all(inspected, problems, preparation.history, slots))
+
+    def _earlier(self, request: Request) -> Job | None:
+        """Return the job that was submitted with the key of a submission, and restore it."""
+        known = self._store.jobs.find(request.idempotency_key, request.config_text)
+        if known is None:
+            return None
+        if known.removed_unix_ms is not None:
+            self._store.jobs.restore(known.id)
+        return replace(known, removed_unix_ms=None)
+
+    def check_quota(self, submitter: str) -> None:
+        """Raise QUOTA_EXCEEDED if a caller may have no further unfinished job."""
+        most = self._store.tokens.limits(submitter).jobs
+        if most is not None:
+            check_unfinished(submitter, self._store.jobs.unfinished_of(submitter), most)
+
+
+class _Preparation(NamedTuple):
+    """What the submissions that are prepared together share.
+
+    Attributes:
+        known: The keys with which jobs were submitted before.
+        check_quota: Checks the quota of a submitter.
+        inspected: See `BatchInspector.lookup`.
+    """
+
+    known: frozenset[str]
+    check_quota: Callable[[str], None]
+    resolver: BatchResolver
+    inspected: Callable[[ResolvedBatch, ProblemCollector], InspectedBatch | None]
+    history: EdgeHistory
+
+
+class _EdgesReadOnce:
+    """Edges of a store, each selection of which is read once."""
+
+    def __init__(self, history: EdgeHistory) -> None:
+        self._read = cache(history.edges)
+
+    def edges(self, subject: str, kind: str, limit: int) -> Sequence[EdgeRecord]:
+        return self._read(subject, kind, limit)
+
+
+def _prepared(reading: BatchReading, planned: Sequence[PlannedGoals]) -> PreparedJob:
+    goals = {goal.id: goal for batch in planned for goal in batch.goals}
+    return PreparedJob(
+        goals=[goals[config.id] for config in reading.configs.values()],
+        plans=[batch.plan for batch in planned],
+    )
