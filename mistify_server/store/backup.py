@@ -70,12 +70,7 @@ def back_up(directory: Path, target: Path) -> Backup:
     with locked_store(target), writing(target):
         tidy_files(target)
         (target / _MARK).touch()
-        uploads, copies = directory / UPLOADS, target / UPLOADS
-        sizes = [
-            size
-            for tenant in tenants_with_uploads(uploads)
-            for size in _copy_uploads(directory_of(uploads, tenant), directory_of(copies, tenant))
-        ]
+        sizes: list[int] = []
         damaged: set[str] | None = None
         for _ in range(_ATTEMPTS):
             before = damaged
@@ -83,6 +78,9 @@ def back_up(directory: Path, target: Path) -> Backup:
             sizes += copied
             if not damaged or damaged == before:  # otherwise a job may have been removed meanwhile
                 break
+        uploads, copies = directory / UPLOADS, target / UPLOADS
+        for tenant in tenants_with_uploads(uploads):  # after the jobs that refer to them
+            sizes += _copy_uploads(directory_of(uploads, tenant), directory_of(copies, tenant))
         with suppress(FileNotFoundError):
             shutil.copy2(directory / LOGS / AUDIT, target / LOGS / AUDIT)
         store.signing_keys.copy_to(target)  # last, so that it has the keys of all copied packages

@@ -23,6 +23,7 @@ from mistify_server.store.signing_keys import SIGNING_KEYS, SigningKeys
 from mistify_server.store.sql.backend import BUSY_SECONDS, Backend, Role
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
+from mistify_server.store.sql.file_paths import follow_directory
 from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.store.sql.jobs import SqlJobStore
 from mistify_server.store.sql.leases import SqlLeases
@@ -99,8 +100,16 @@ def open_store(
         MistifyError: STORE_VERSION, the store cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE,
             it cannot be used.
     """
+    with _open_database(directory, busy_seconds, backend or backend_of(directory)) as (store, _):
+        yield store
+
+
+@contextmanager
+def _open_database(
+    directory: Path, busy_seconds: float, backend: Backend
+) -> Iterator[tuple[Store, Database]]:
+    """Open a store as in `open_store`, and yield its database as well."""
     make_store_directory(directory)
-    backend = backend or backend_of(directory)
     if is_outdated(backend):
         with serving(directory):
             pass
@@ -125,7 +134,7 @@ def open_store(
             of=lambda tenant: _of_tenant(whole, database, tenant),
             tenants=lambda: tenants_of(database),
         )
-        yield whole
+        yield whole, database
     finally:
         database.close()
 
@@ -186,6 +195,8 @@ def open_joined_store(directory: Path, busy_seconds: float, backend: Backend) ->
 def open_store_as_server(directory: Path, busy_seconds: float, backend: Backend) -> Iterator[Store]:
     """Bring a store up to date and open it, for its main server; others can join from then on.
 
+    A store that has moved, or a backup, gets the paths of its files where they are now.
+
     Args:
         busy_seconds: Seconds that a call waits for other processes before it fails with UNAVAILABLE.
         backend: From `locked_backend`.
@@ -195,9 +206,10 @@ def open_store_as_server(directory: Path, busy_seconds: float, backend: Backend)
             database belongs to another store; UNAVAILABLE, it cannot be used.
     """
     _bring_up_to_date(directory, backend)
-    with open_store(directory, busy_seconds, backend) as store:
+    with _open_database(directory, busy_seconds, backend) as (store, database):
         if backend.alone:
             store.leases.start_alone()
+            follow_directory(database, directory)
         backend.admit()
         yield store
 

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -18,10 +19,13 @@ from mistify.errors import ErrorCode
 from mistify_server.cli import app
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.server import running_server
+from mistify_server.store import backup
 from mistify_server.store.artifacts import sha256_of
 from mistify_server.store.backup import back_up
 from mistify_server.store.checking import check_store
 from mistify_server.store.directory import open_store, serving
+from mistify_server.store.upload_directories import UPLOADS
+from mistify_server.store.uploads import place_of
 from tests.support.stored import jobs_in
 
 Config = Callable[..., dict[str, object]]
@@ -93,6 +97,27 @@ async def test_a_backup_is_a_store_with_the_same_content(
         assert await caller.fetch(job, "a", "serve.tflite") == network
     with open_store(site.store) as store:
         assert [model.name for model in store.models.all()] == ["mine"]
+
+
+def test_a_backup_has_the_uploads_of_jobs_that_are_submitted_while_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job refers to its uploads, which have arrived before; the copied database may have the job."""
+    store, target = tmp_path / "store", tmp_path / "backup"
+    with open_store(store):
+        pass
+    content = b"a,b"
+    arriving = place_of(store / UPLOADS, sha256(content).hexdigest())
+    copy_database = backup._copy_database_with_files
+
+    def after_arrival(*arguments: Any) -> Any:
+        arriving.parent.mkdir(parents=True)
+        arriving.write_bytes(content)
+        return copy_database(*arguments)
+
+    monkeypatch.setattr(backup, "_copy_database_with_files", after_arrival)
+    back_up(store, target)
+    assert (target / arriving.relative_to(store)).read_bytes() == content
 
 
 async def test_a_second_backup_copies_only_what_is_new(
