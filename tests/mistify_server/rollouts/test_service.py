@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -202,6 +203,28 @@ def test_a_roll_out_survives_a_restart(site: Site) -> None:
     assert site.get(started).rollout.stage == 1
     site.restart()
     assert site.get(started).rollout.stage == 1
+
+
+@pytest.mark.parametrize("down", [2.0, 7_200.0])
+def test_devices_do_not_count_as_silent_while_the_server_is_down(site: Site, down: float) -> None:
+    site.report(*DEVICES)
+    started = site.service.start(new_rollout(0.2, 1.0, devices=3, latency=None))
+    first = site.wanting(DEVICES)
+    installing = [after(device(name), started.rollout.id, InstallationPhase.INSTALLING) for name in first]
+    site.report(*installing)
+    site.tick()
+    site.now += timedelta(seconds=down)
+    site.restart()
+    site.tick()
+    rollout = site.get(started).rollout
+    assert (rollout.state, rollout.stage) == (RolloutState.RUNNING, 0), rollout.reason
+    site.report(*(after(device(name), started.rollout.id) for name in first[:2]))
+    site.tick()
+    assert site.get(started).rollout.stage == 0, "three devices have to report"
+    site.tick(3_500)
+    assert site.get(started).rollout.state is RolloutState.RUNNING
+    site.tick(200)
+    assert site.get(started).rollout.state is RolloutState.STOPPED
 
 
 def test_a_pause_admits_no_further_devices_and_starts_the_stage_again(site: Site) -> None:
