@@ -19,6 +19,7 @@ from mistify_server.engines.opening import open_engine
 from mistify_server.file_descriptors import raise_descriptor_limit
 from mistify_server.stopping import stop_requested
 from mistify_server.store.lock import locked_store
+from mistify_server.threads import use_enough_threads
 from mistify_server.tracing.opening import open_traces
 
 
@@ -40,6 +41,7 @@ def main() -> None:
 
 async def _serve(options: argparse.Namespace) -> None:
     raise_descriptor_limit()
+    use_enough_threads()
     requested = stop_requested(with_stdin=True)
     with locked_store(options.store):
         async with open_traces() as traces, open_engine("local", options.store, traces=traces) as engine:

@@ -59,6 +59,7 @@ from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.measured_engine import MeasuredEngine
 from mistify_server.telemetry.metrics import Metrics
 from mistify_server.telemetry.server_state import ServerState
+from mistify_server.threads import use_enough_threads
 from mistify_server.tracing.opening import open_traces
 from mistify_server.tracing.traces import Traces
 from mistify_server.tuning.service import TuningService
@@ -156,6 +157,7 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], 
         MistifyError: The server cannot start; the error says why.
     """
     raise_descriptor_limit()
+    use_enough_threads()
     requested = stop_requested()
     async with running_server(settings) as addresses:
         reduce_garbage_collection()

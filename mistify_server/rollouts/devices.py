@@ -29,8 +29,8 @@ class RolloutDevices:
     `includes` answers at once. Everything else goes through all reports, and is for other threads than that
     of the event loop.
 
-    Devices cannot report to a server that is down. So the time from the last report until this object was made
-    does not count as their silence.
+    Devices cannot report to a server that is down. So the time from the last report until this object was
+    made does not count as their silence.
     """
 
     def __init__(self, fleet: Fleet, now: Callable[[], datetime]) -> None:

@@ -15,6 +15,9 @@ from mistify.errors import MistifyError
 #: How long a writer waits for another writer by default, in seconds.
 BUSY_SECONDS: Final = 30.0
 
+#: Pooled and additional connections: more than the threads that use them.
+CONNECTIONS: Final = (8, 40)
+
 
 class Role(Enum):
     """The part of a process among those that use a database.

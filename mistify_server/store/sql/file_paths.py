@@ -16,8 +16,8 @@ _KEY: Final = "directory"
 def follow_directory(database: Database, directory: Path) -> None:
     """Record the directory of a store, and correct the paths of its files if it was another one before.
 
-    Plans and sources name uploads, and models of the repository, by their paths. Unfinished jobs continue with
-    them, also when a backup is served in place of a lost store.
+    Plans and sources name uploads, and models of the repository, by their paths. Unfinished jobs continue
+    with them, also when a backup is served in place of a lost store.
     """
     with database.write() as session:
         row = session.get(MetaRow, _KEY)

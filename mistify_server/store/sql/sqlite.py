@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import sync_path, write_bytes
-from mistify_server.store.sql.backend import BUSY_SECONDS, Backend, Role
+from mistify_server.store.sql.backend import BUSY_SECONDS, CONNECTIONS, Backend, Role
 from mistify_server.store.sql.columns import json_text
 from mistify_server.store.sql.migrations.steps import OLDEST
 
@@ -85,9 +85,12 @@ class SqliteBackend(Backend):
 
     @override
     def engine(self, busy_seconds: float) -> Engine:
+        size, overflow = CONNECTIONS
         engine = create_engine(
             f"sqlite:///{self._path}",
             connect_args={"timeout": busy_seconds},
+            pool_size=size,
+            max_overflow=overflow,
             hide_parameters=True,
             json_serializer=json_text,
             json_deserializer=from_json,

@@ -14,7 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.store.sql.backend import BUSY_SECONDS, Backend, Role
+from mistify_server.store.sql.backend import BUSY_SECONDS, CONNECTIONS, Backend, Role
 from mistify_server.store.sql.migrations.steps import OLDEST_PORTABLE
 from mistify_server.store.sql.postgresql.address import DatabaseAddress
 from mistify_server.store.sql.postgresql.binding import bind, check_bound, copy_binding
@@ -57,9 +57,6 @@ _IN_PROGRESS: Final = "in progress"
 #: Key of a connection's last transaction in its `info`.
 _TRANSACTION: Final = "transaction"
 
-#: Pooled and additional connections: more than the threads that use them.
-_CONNECTIONS: Final = (8, 40)
-
 
 class PostgresBackend(Backend):
     """A PostgreSQL database.
@@ -96,7 +93,7 @@ class PostgresBackend(Backend):
 
     @override
     def engine(self, busy_seconds: float) -> Engine:
-        size, overflow = _CONNECTIONS
+        size, overflow = CONNECTIONS
         engine = self._engine(busy_seconds, pool_size=size, max_overflow=overflow, pool_pre_ping=True)
         event.listen(engine, "do_connect", self._check_before_connecting)
         return engine
