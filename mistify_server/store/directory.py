@@ -100,16 +100,17 @@ def open_store(
         MistifyError: STORE_VERSION, the store cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE,
             it cannot be used.
     """
-    with _open_database(directory, busy_seconds, backend or backend_of(directory)) as (store, _):
+    with _open_database(directory, busy_seconds, backend) as (store, _):
         yield store
 
 
 @contextmanager
 def _open_database(
-    directory: Path, busy_seconds: float, backend: Backend
+    directory: Path, busy_seconds: float, backend: Backend | None
 ) -> Iterator[tuple[Store, Database]]:
     """Open a store as in `open_store`, and yield its database as well."""
     make_store_directory(directory)
+    backend = backend or backend_of(directory)
     if is_outdated(backend):
         with serving(directory):
             pass
