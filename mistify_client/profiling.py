@@ -9,6 +9,7 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError
 from mistify.isolation.process import DisposableProcess, ProcessEndedError
 from mistify.package.manifest import NETWORK, Manifest
+from mistify.package.opened import Package
 from mistify.profiling.measuring import best_ms, load_network, random_input
 from mistify_client.runtime.interpreter import Network
 
@@ -25,7 +26,8 @@ def measure_package(package: Path) -> float:
         package: The directory of the package; if it has branches, the goal's own network is measured.
 
     Raises:
-        MistifyError: The directory is not a package; CORRUPT_PACKAGE, LiteRT crashes on the network.
+        MistifyError: The directory is not a package; CORRUPT_PACKAGE, its network is damaged, or LiteRT
+            crashes on it.
     """
     with closing(DisposableProcess()) as process:
         try:
@@ -40,7 +42,8 @@ def measure_package(package: Path) -> float:
 
 def package_latency_ms(package: Path) -> float:
     """Return the latency as in `measure_package`, measured in this process."""
-    manifest, content = Manifest.load(package), (package / NETWORK).read_bytes()
+    opened = Package.open(package)
+    manifest, content = opened.manifest, opened.read(NETWORK)
     load = partial(_load_branch, manifest) if manifest.branches else load_network
     return best_ms(partial(load, content, manifest.latency.threads), _SECONDS)
 

@@ -188,8 +188,9 @@ class AdaptationLoop:
         self._on_event(event, reason, figures)
 
     def _save(self, running: _Running) -> None:
-        adapter = running.adapter
-        self._state = AdaptationState(
+        """Save the state unless nothing has changed, to limit wear of flash memory."""
+        adapter, before = running.adapter, self._state
+        state = AdaptationState(
             network=running.network,
             adapted=running.version.adapted,
             shift=round(adapter.shift, 4),
@@ -198,7 +199,9 @@ class AdaptationLoop:
             updates=running.updates,
             time=now(),
         )
-        self._storage.save(self._state, adapter.statistics)
+        if before is None or state.model_copy(update={"time": before.time}) != before:
+            self._storage.save(state, adapter.statistics)
+            self._state = state
 
 
 def _has_collapsed(running: _Running) -> bool:

@@ -20,7 +20,7 @@ from mistify_client.lending.helper import serving
 from mistify_client.lending.packages import LentPackages
 from mistify_client.lending.quotas import Quotas
 from mistify_client.lending.worker import WorkerLimits
-from mistify_client.runtime.trust import Trust, check_trusted
+from mistify_client.runtime.trust import Trust, check_named
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7470"
 
@@ -70,7 +70,7 @@ def lend(
         quotas = Quotas(clients, rate, WorkerLimits(_bytes(memory), threads))
         trust, opened = Trust.configured(), [Package.open(directory) for directory in package]
         for each in opened:
-            check_trusted(each, trust)
+            check_named(each, trust)
         packages = LentPackages(opened)
         certificate = Certificate.of(tls_certificate, tls_key, tls_client_ca)
         with serving(

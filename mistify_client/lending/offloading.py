@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
+import numpy as np
+
 from mistify.costs.quantization import Quantization
 from mistify.package.rounding import rounded
 from mistify_client.assembly.executions import Array, Run, Tensors
@@ -226,7 +228,8 @@ class OffloadingNetwork:
                 self._finished("failed", placement, started)
                 return outputs
         self.chooser.observe(placement, self._finished("offloaded", placement, started))
-        return dict(tensors)
+        # An app may change the arrays that it gets; those of a helper are part of its message.
+        return {name: np.require(tensor, requirements="W") for name, tensor in tensors.items()}
 
     def _checked(self, placement: Placement, inputs: Tensors, started: float) -> dict[str, Array]:
         """Return the outputs of this device, which computes all parts while helpers do as well.

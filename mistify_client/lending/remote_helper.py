@@ -87,7 +87,6 @@ class RemoteHelper:
         small = (cut for cut in cuts_of(network) if cut.size <= _PROBE_BYTES)
         self._probing_cut = max(small, key=lambda cut: cut.size, default=None)
         self._config = config
-        self._token = config.token()
         self._clock = clock
         self._rate: RateLimit | None = None
         self._stream: HelperStream | None = None
@@ -220,7 +219,11 @@ class RemoteHelper:
             self._wait(self._rests_until - self._clock())
             if self._closed:
                 break
-            stream = HelperStream(self.address, self._token, self._config.ca)
+            try:
+                stream = self._opened()
+            except HelperError as error:
+                self._rest(str(error))
+                continue
             try:
                 ready = stream.load(self._network.digests, self._network.starts, _LOADING_SECONDS)
                 self.speed = HelperSpeed(ready.segment_ms)
@@ -238,6 +241,18 @@ class RemoteHelper:
             while self._stream is stream and not self._closed:
                 self._changed.wait(_PROBE_SECONDS)
                 self._look_after(stream)
+
+    def _opened(self) -> HelperStream:
+        """Begin a session, with the token and the certificate as they are now.
+
+        Raises:
+            HelperError: A file cannot be read, for example while it is being replaced; or there are too many
+                threads.
+        """
+        try:
+            return HelperStream(self.address, self._config.token(), self._config.ca)
+        except (MistifyError, OSError, RuntimeError) as error:
+            raise HelperError(f"{self.address} cannot be asked: {error}") from error
 
     def _look_after(self, stream: HelperStream) -> None:
         """Measure the link if nothing else did, and give up a helper that owes an answer for too long."""

@@ -1,6 +1,7 @@
 """The segments of a network in memory: the blocks between two cuts, as one network."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,9 @@ from mistify_client.lending.tensors import zeros_of
 
 #: Runs that are timed, after a first one.
 _TIMED_RUNS: Final = 5
+
+#: Seconds until segments that could not be loaded are loaded again: the cause may have gone.
+_RETRY_SECONDS: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +43,21 @@ class Segments:
     Args:
         load: Loads them.
         loaded: The segments if they are in memory already.
+        clock: Returns seconds.
     """
 
-    def __init__(self, load: Callable[[], LoadedSegments], loaded: LoadedSegments | None = None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], LoadedSegments],
+        loaded: LoadedSegments | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._load = load
         self._loaded = loaded
+        self._clock = clock
         self._is_wanted = loaded is not None
-        self._loading: threading.Thread | None = None
+        self._is_loading = False
+        self._retry_at = -math.inf
 
     @property
     def loaded(self) -> LoadedSegments | None:
@@ -53,11 +65,14 @@ class Segments:
         return self._loaded
 
     def want(self) -> None:
-        """Load them in the background, unless they are in memory or could not be loaded before."""
+        """Load them in the background, unless they are in memory or could not be loaded a while ago."""
         self._is_wanted = True
-        if self._loaded is None and self._loading is None:
-            self._loading = threading.Thread(target=self._loads, name="mistify-segments", daemon=True)
-            self._loading.start()
+        if self._loaded is None and not self._is_loading and self._clock() >= self._retry_at:
+            self._is_loading = True
+            try:
+                threading.Thread(target=self._loads, name="mistify-segments", daemon=True).start()
+            except RuntimeError as error:  # too many threads
+                self._note_failure(error)
 
     def drop(self) -> None:
         """Do not keep them in memory."""
@@ -68,12 +83,17 @@ class Segments:
     def _loads(self) -> None:
         try:
             loaded = self._load()
-        except MistifyError as error:  # would happen again
-            logger.warning("no helper is asked: %s", error)
+        except Exception as error:  # no failure of a package or of LiteRT may end the help for good
+            self._note_failure(error)
             return
         if self._is_wanted:
             self._loaded = loaded
-        self._loading = None
+        self._is_loading = False
+
+    def _note_failure(self, error: Exception) -> None:
+        logger.warning("no helper is asked for %.0f s: %s", _RETRY_SECONDS, error)
+        self._retry_at = self._clock() + _RETRY_SECONDS
+        self._is_loading = False
 
 
 def load_segments(network: BlockNetwork, threads: int) -> list[Run]:

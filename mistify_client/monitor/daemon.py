@@ -112,32 +112,23 @@ class Monitor:
         return None if self._adaptation is None else self._adaptation.state
 
     def step(self) -> None:
-        """Make one decision; problems with targets, package, server or disk are logged, not raised."""
+        """Make one decision; problems are logged, not raised: no package or plug-in may end the daemon."""
         now = self.clock()
         since = now - self.interval if self._before is None else self._before
         self._before = now
         self._refresh_targets()
         try:
             outcome = self._foreground.step(now, since, self._targets.current)
-        except (MistifyError, OSError) as error:
-            self._journal.problem("package", str(error))
+        except Exception as error:
+            self._journal.problem("package", _described(error))
         else:
             self._journal.problem("package", None)
-            self._note_decision(outcome)
-            self._note_cause(outcome)
-            self._note_not_followed(outcome)
-            self._note_other_metric(outcome)
-            self._note_unknown_energy(outcome.situation)
-            self._lending.observe(outcome.reports)
-            self._outcome = outcome
-            self._record(outcome)
-            self._consider_replacement(now, outcome)
-            if self._reporting is not None:
-                self._reporting.observe(now, outcome.manifest, outcome.situation.reading.cpu_available)
-            if self._follower is not None:
-                self._follower.observe(outcome)
-            if self._fleet is not None:
-                self._fleet.observe(now, outcome, self._last_switch, self._adaptation_state)
+            try:
+                self._act_on(now, outcome)
+            except Exception as error:
+                self._journal.problem("decision", _described(error))
+            else:
+                self._journal.problem("decision", None)
         self._write_status(now)
 
     def reload(self) -> None:
@@ -189,7 +180,8 @@ class Monitor:
                 self._package, self._state, asks, template, self._journal, trust=trust
             )
         if reports is not None:
-            self._reporting = Reporting(self._package, self._state.reports, reports, self._journal)
+            path = self._state.reports
+            self._reporting = Reporting(self._package, path, reports, self._journal, trust=trust)
         if fleet is not None:
             if fleet.rollouts is not None:
                 self._follower = RolloutFollower(
@@ -198,6 +190,24 @@ class Monitor:
             self._fleet = FleetReports(fleet, self._journal, self._follower)
         if config.adaptation is not None:
             self._adaptation = BackgroundAdaptation(self._package, config.adaptation.every, self._journal)
+
+    def _act_on(self, now: float, outcome: IntervalOutcome) -> None:
+        """Log a decision, and let the threads work on what follows from it."""
+        self._note_decision(outcome)
+        self._note_cause(outcome)
+        self._note_not_followed(outcome)
+        self._note_other_metric(outcome)
+        self._note_unknown_energy(outcome.situation)
+        self._lending.observe(outcome.reports)
+        self._outcome = outcome
+        self._record(outcome)
+        self._consider_replacement(now, outcome)
+        if self._reporting is not None:
+            self._reporting.observe(now, outcome.manifest, outcome.situation.reading.cpu_available)
+        if self._follower is not None:
+            self._follower.observe(outcome)
+        if self._fleet is not None:
+            self._fleet.observe(now, outcome, self._last_switch, self._adaptation_state)
 
     def _refresh_targets(self) -> None:
         before = self._targets.current
@@ -332,6 +342,12 @@ class Monitor:
         else:
             self._written = noted, now
             self._journal.problem("status file", None)
+
+
+def _described(error: Exception) -> str:
+    """Return an error for the log; one that nobody expected, such as that of a plug-in, with its type."""
+    expected = isinstance(error, MistifyError | OSError)
+    return str(error) if expected else f"{type(error).__name__}: {error}"
 
 
 def run(monitor: Monitor, journal: Journal, wait: SignalWaiter) -> None:

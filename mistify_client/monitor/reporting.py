@@ -16,7 +16,8 @@ from mistify_client.monitor.state.journal import Journal
 from mistify_client.profiling import measure_package
 from mistify_client.rpc.devices import DevicesClient
 from mistify_client.rpc.retry import Backoff
-from mistify_client.runtime.versions import current
+from mistify_client.runtime.trust import Trust, check_trusted
+from mistify_client.runtime.versions import open_current
 
 _ABOUT = "reporting"
 
@@ -48,6 +49,7 @@ class Reporting:
         path: The file for the measurements.
         config: Settings of the reports.
         journal: The log for outcomes and problems.
+        trust: The keys by which a version has to be signed, or else is not measured; None for any.
         retry: The delay after a failure; the number of attempts is not limited.
         measure: Returns the milliseconds of an inference of a package.
     """
@@ -59,6 +61,7 @@ class Reporting:
         config: ReportingConfig,
         journal: Journal,
         *,
+        trust: Trust | None = None,
         retry: Backoff = RETRY,
         measure: Callable[[Path], float] = measure_package,
     ) -> None:
@@ -67,6 +70,7 @@ class Reporting:
         self._config = config
         self._journal = journal
         self._measure = measure
+        self._trust = trust
         self._access = ServerAccess(config, DevicesClient, retry)
         self._thread: threading.Thread | None = None
         self._quiet_since: float | None = None
@@ -102,10 +106,11 @@ class Reporting:
 
     def _work(self) -> None:
         try:
-            directory = current(self._package)
-            package = Manifest.load(directory)
+            version = open_current(self._package)
+            check_trusted(version, self._trust)
+            package = version.manifest
             latency = self._latencies.get(_key(package)) or DeviceLatency(
-                milliseconds=self._measure(directory)
+                milliseconds=self._measure(version.directory)
             )
         except Exception as error:  # no failure of a package or a server may end the daemon
             if not self._access.stopped:

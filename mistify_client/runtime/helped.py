@@ -107,11 +107,12 @@ class HelpedOptions:
     def _current_of(self, number: int) -> OffloadingNetwork | None:
         """Return the network of the option that runs; None if helpers cannot help with it."""
         if number != self._number:
+            # If the new one cannot be opened, this device runs the option alone.
+            self._number, before, self._current = number, self._current, None
             ratio = 1.0
-            if self._current is not None:
-                ratio = self._current.speed.ratio
-                self._current.close()
-            self._number = number
+            if before is not None:
+                ratio = before.speed.ratio
+                before.close()
             self._current = self._opened(number, ratio) if number in self._helped else None
         return self._current
 

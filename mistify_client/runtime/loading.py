@@ -16,7 +16,7 @@ from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.served_task import ServedTask, TaskLike
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.trust import Trust, check_trusted
+from mistify_client.runtime.trust import Trust, check_named, check_trusted
 from mistify_client.runtime.version_loading import LoadSettings, load_current, load_version
 from mistify_client.runtime.versions import current, in_place_of_current, state_directory
 
@@ -163,7 +163,7 @@ class _Settings(NamedTuple):
 def _open(package: Path, given: _Settings) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
     shipped = Package.open(package)  # creates no state directory next to something that is not a package
-    check_trusted(shipped, given.trust)
+    check_named(shipped, given.trust)
     task = None if given.task is None else ServedTask.of(shipped, given.task)
     settings = LoadSettings(given.threads, task, given.lending, given.trust)
     state = state_directory(package)
@@ -191,7 +191,9 @@ def _lending(path: str | os.PathLike[str] | None) -> "LendingConfig | None":
         return None
     from mistify_client.lending.config import read_lending  # noqa: PLC0415 - as above
 
-    return read_lending(Path(path))
+    config = read_lending(Path(path))
+    config.token()  # reported now; later, helpers are not asked while it cannot be read
+    return config
 
 
 def _switchboard(state: Path) -> Switchboard:

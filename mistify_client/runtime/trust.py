@@ -138,7 +138,7 @@ def _exists(path: Path) -> bool:
 
 
 def check_trusted(package: Package, trust: Trust | None) -> None:
-    """Check a package unless this device has made it: it makes unsigned versions of packages it has checked.
+    """Check a version of a package that was checked, unless this device has made it, which does not sign.
 
     Args:
         trust: None to accept every package.
@@ -150,8 +150,21 @@ def check_trusted(package: Package, trust: Trust | None) -> None:
         trust.check(package)
 
 
+def check_named(package: Package, trust: Trust | None) -> None:
+    """Check a package that a user names; for a version that this device has made, the one it was made of.
+
+    Args:
+        trust: None to accept every package.
+
+    Raises:
+        MistifyError: As for `Trust.check` and `Package.open`.
+    """
+    if trust is not None:
+        trust.check(Package.open(shipped_of(package.directory)) if _is_made_here(package) else package)
+
+
 def require_trusted(directory: Path, trust: Trust | None = None) -> None:
-    """Check the package in a directory; for a version that this device has made, the package it was made of.
+    """Check the package in a directory, as `check_named` does.
 
     Args:
         trust: None for `Trust.configured`.
@@ -161,8 +174,7 @@ def require_trusted(directory: Path, trust: Trust | None = None) -> None:
     """
     trust = trust or Trust.configured()
     if trust is not None:
-        package = Package.open(directory)
-        trust.check(Package.open(shipped_of(directory)) if _is_made_here(package) else package)
+        check_named(Package.open(directory), trust)
 
 
 def add_trusted(entries: Collection[str], comment: str) -> tuple[str, ...]:

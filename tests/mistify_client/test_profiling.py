@@ -7,7 +7,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.manifest import Manifest
+from mistify.package.manifest import NETWORK, Manifest
 from mistify_client import profiling
 from mistify_client.profiling import measure_package, package_latency_ms
 from tests.support.ending import end
@@ -40,6 +40,14 @@ def test_a_package_that_crashes_litert_does_not_crash_the_caller(
     assert 0 < measure_package(package) < 1000
     monkeypatch.setattr(profiling, "package_latency_ms", end)
     with pytest.raises(MistifyError, match=r"cannot run .*tflite on this device: .*SIGABRT") as refused:
+        measure_package(package)
+    assert refused.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_damaged_network_is_not_measured(package: Path) -> None:
+    with (package / NETWORK).open("ab") as network:
+        network.write(b"\0")
+    with pytest.raises(MistifyError, match=NETWORK) as refused:
         measure_package(package)
     assert refused.value.code is ErrorCode.CORRUPT_PACKAGE
 

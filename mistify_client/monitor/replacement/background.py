@@ -125,8 +125,8 @@ class BackgroundReplacement:
         if replacement is None or replacement.phase is not Phase.PROBATION or self.fastest_ms is None:
             self._probation.clear()
             return
-        self._probation.append((now, self.fastest_ms))
-        if now - self._probation[0][0] < self._config.probation:
+        if not self._probation or now - self._probation[0][0] < self._config.probation:
+            self._probation.append((now, self.fastest_ms))
             return
         takes, before = median(taken for _, taken in self._probation), replacement.fastest_ms
         reason = f"its fastest option takes {format_time(takes, 3)}"

@@ -199,6 +199,18 @@ def test_there_are_at_most_two_inferences_for_each_example(package, monkeypatch)
     assert len(calls) > AdaptationStorage(package).state().examples
 
 
+def test_nothing_is_written_while_no_app_runs(package):
+    camera = Camera(package)
+    camera.shows(dirty(shuffled(IMAGES, 32)))
+    directory = state_directory(package) / "adaptation"
+    before = {path: path.stat().st_mtime_ns for path in directory.iterdir()}
+    for _ in range(3):
+        camera.loop.step()
+    assert {path: path.stat().st_mtime_ns for path in directory.iterdir()} == before
+    camera.shows(dirty(shuffled(IMAGES, 32)))
+    assert AdaptationStorage(package).state().examples == 64
+
+
 @pytest.mark.parametrize("name", [ADAPTATION, STATISTICS])
 def test_a_damaged_file_is_reported(package, name):
     (package / name).write_bytes(b"damaged")

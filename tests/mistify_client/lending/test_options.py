@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mistify_client
+from mistify.errors import MistifyError
 from mistify.package.blocks import BlockEstimate
 from mistify.package.opened import Package
 from mistify_client.lending import offloading, placement
@@ -124,6 +125,38 @@ def test_the_work_before_a_segment_is_that_of_the_multiply_adds_of_its_blocks(pa
         for block, flops in zip(sized, (1, 2, 3, 4), strict=True)
     ]
     assert shares_before(estimated, (0, 2, 3)) == pytest.approx((0.0, 0.3, 0.6))
+
+
+def test_an_option_runs_also_while_the_token_of_the_helpers_cannot_be_read(package, model) -> None:
+    package.with_name("token").unlink()
+    for option in ("subnet-0", "subnet-1", "subnet-0"):
+        model.switch(option)
+        runs_until(model, lambda option=option: model.running == option)
+        assert model.lending.placement.is_local
+    until(lambda: "token" in "".join(model.lending.problems.values()))
+
+
+def test_a_package_is_not_loaded_with_a_token_that_cannot_be_read(package) -> None:
+    config = package.with_name("monitor.toml")
+    config.write_text('[lending]\nhelpers = ["127.0.0.1:1"]\ntoken_file = "absent"\n')
+    with pytest.raises(MistifyError, match="absent"):
+        mistify_client.load(package, lending=config)
+
+
+def test_segments_that_cannot_be_loaded_are_loaded_later() -> None:
+    loaded, failures = LoadedSegments((), ()), [OSError("too many open files")]
+
+    def load() -> LoadedSegments:
+        if failures:
+            raise failures.pop()
+        return loaded
+
+    now = 0.0
+    segments = Segments(load, clock=lambda: now)
+    segments.want()
+    until(lambda: not failures)
+    now = 61.0
+    until(lambda: segments.want() or segments.loaded is loaded)
 
 
 def test_segments_that_are_not_wanted_any_more_are_not_kept() -> None:

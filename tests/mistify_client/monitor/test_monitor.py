@@ -7,6 +7,7 @@ import pytest
 from mistify.errors import MistifyError
 from mistify_client.monitor.config import MonitorConfig
 from mistify_client.monitor.daemon import Monitor
+from mistify_client.monitor.policies.base import ENTRY_POINTS
 from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
 from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.journal import Journal
@@ -18,6 +19,7 @@ from mistify_client.runtime.versions import current, install, state_directory
 from tests.mistify_client.monitor.adapting import Entries
 from tests.mistify_client.monitor.conftest import EXPECTED_MS, three_branches
 from tests.mistify_client.monitor.test_config import GOAL
+from tests.support.plug_ins import installed
 
 
 class Watched:
@@ -260,6 +262,41 @@ def test_a_temporarily_unreadable_package_is_reported(watched, newer):
     manifest.write_bytes(kept)
     watched.step(1.0, 1)
     assert watched.journal.problems == {}
+
+
+POLICY = """
+from mistify.parsing.validation import Settings
+from mistify_client.monitor.policies.base import Decision, Policy
+
+class Fragile(Policy):
+    params_class = Settings
+    def __init__(self, params):
+        self._params = params
+    def decide(self, situation):
+        if 2 < situation.ratio < 4:
+            return 1 / 0
+        if situation.ratio < 2:
+            return Decision(situation.option, False, "as before")
+        other = next(option.id for option in situation.options if option.id != situation.option)
+        return Decision(other, False, None)
+"""
+
+
+@pytest.mark.parametrize(("load", "about"), [(3.0, "package"), (5.0, "decision")])
+def test_a_policy_of_a_plug_in_that_fails_does_not_end_the_daemon(
+    watched, tmp_path, monkeypatch, load, about
+):
+    name, reasons = f"fragile_{about}", {"package": "ZeroDivisionError: division", "decision": "TypeError: "}
+    site = installed(tmp_path / "site", name, POLICY, {"fragile": f"{name}:Fragile"}, ENTRY_POINTS)
+    monkeypatch.syspath_prepend(site)
+    watched.config = watched.config.model_copy(update={"policy": {"name": "fragile"}})
+    watched.monitor.reload()
+    watched.step(1.0, 2)
+    watched.step(load, 3)
+    assert reasons[about] in watched.journal.problems[about]
+    assert watched.entries.until(event="problem", about=about)["reason"] == watched.journal.problems[about]
+    watched.step(1.0, 3)
+    assert about not in watched.journal.problems
 
 
 def test_an_unusable_state_keeps_the_previous_config(watched):

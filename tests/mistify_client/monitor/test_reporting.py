@@ -1,7 +1,10 @@
 """Latency reports to a service over real gRPC, on a simulated clock."""
 
+import shutil
+
 import pytest
 
+from mistify.ed25519 import PrivateKey
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import ReportingConfig
@@ -9,9 +12,11 @@ from mistify_client.monitor.reporting import Reporting
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.rpc.retry import Backoff
-from mistify_client.runtime.versions import current, install
+from mistify_client.runtime.trust import Trust
+from mistify_client.runtime.versions import current, install, roll_back
 from tests.mistify_client.device_service import Devices, serve
 from tests.mistify_client.monitor.adapting import Entries
+from tests.support.signed_packages import sign_package
 from tests.support.tiny_packages import make_package
 from tests.support.tokens import write_token
 
@@ -26,7 +31,7 @@ class Site:
         self.state = MonitorState.of(package)
         self.state.directory.mkdir(parents=True)
         self.measured, self.takes, self.now = [], 0.75, 1000.0
-        self.reporting = None
+        self.reporting, self.trust = None, None
         self.daemon()
 
     def daemon(self, **changes):
@@ -39,6 +44,7 @@ class Site:
             self.state.reports,
             config,
             Journal(self.state.log, self.entries),
+            trust=self.trust,
             retry=Backoff(first=0.01, longest=0.05),
             measure=self.measure,
         )
@@ -70,6 +76,22 @@ def site(package):
     yield site
     site.stop()
     site.server.stop(None).wait()
+
+
+def test_a_version_of_a_server_that_is_not_trusted_is_not_measured(site, package, tmp_path):
+    ours, theirs = PrivateKey.generate(), PrivateKey.generate()
+    foreign = shutil.copytree(package, tmp_path / "foreign")
+    sign_package(foreign, theirs)
+    sign_package(package, ours)
+    install(package, foreign)
+    site.trust = Trust.of([ours.public], "trusted")
+    site.daemon()
+    site.let_pass(11, free=1.0)
+    assert "is not from a trusted server" in site.entries.until(event="problem")["reason"]
+    roll_back(package)
+    while not site.measured:
+        site.let_pass(11, free=1.0)
+    assert site.measured == [package]
 
 
 def test_a_package_is_measured_once_when_the_device_is_quiet(site, package):

@@ -191,6 +191,19 @@ def test_what_the_device_makes_itself_needs_no_signature(
     refused(lambda: require_trusted(current(signed)))
 
 
+def test_a_directory_that_looks_like_a_version_made_here_needs_the_signature_of_its_package(
+    package: Path, tmp_path: Path, trusting: Path
+) -> None:
+    disguised = tmp_path / "theirs.state" / "versions" / "1"
+    shutil.copytree(package, disguised)
+    refused(lambda: mistify_client.load(disguised), ErrorCode.NOT_FOUND)
+    shutil.copytree(package, tmp_path / "theirs")
+    refused(lambda: mistify_client.load(disguised))
+    refused(lambda: require_trusted(disguised))
+    sign_package(tmp_path / "theirs", PINNED)
+    assert mistify_client.load(disguised).manifest == Manifest.load(package)
+
+
 def test_an_installed_version_of_another_server_does_not_run(
     signed: Path, tmp_path: Path, data: Path, trusting: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

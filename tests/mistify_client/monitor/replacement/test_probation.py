@@ -8,6 +8,7 @@ from mistify.package.manifest import Manifest
 from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
 from mistify_client.runtime.versions import current, install
 from tests.mistify_client.monitor.replacement.conftest import on_probation
+from tests.support.disks import files_limited_to
 
 
 def test_a_package_that_is_slower_in_use_is_rolled_back(site, package):
@@ -51,6 +52,19 @@ def test_a_package_that_is_fast_enough_is_kept(site, measured):
     background = on_probation(site, **measured)
     assert background.replacement.phase is Phase.KEPT
     assert site.goal == background.replacement.goal
+
+
+def test_a_disk_that_stays_full_delays_the_judgement_and_takes_no_memory(site):
+    background = site.ask()
+    site.until("probation")
+    background.fastest_ms = 9.0
+    with files_limited_to(0):
+        for second in range(600):
+            background.judge(1000.0 + second, False)
+    assert background.replacement.phase is Phase.PROBATION
+    assert len(background._probation) <= 61
+    background.judge(1600.0, False)
+    assert background.replacement.phase is not Phase.PROBATION
 
 
 def test_probation_lasts_for_its_full_time(site):
