@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -60,6 +60,12 @@ class Database:
         """Yield a read-only session with a consistent snapshot of the store."""
         with self._backend.translated(), Session(self._readers) as session:
             yield session
+
+    @contextmanager
+    def read_rows(self) -> Iterator[Connection]:
+        """Yield a connection to read as `read` does, in a third of the time, but without objects of rows."""
+        with self._backend.translated(), self._readers.connect() as connection:
+            yield connection
 
     @contextmanager
     def write(self, *, certain: bool = False) -> Iterator[Session]:

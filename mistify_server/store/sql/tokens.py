@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import Row, bindparam, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -17,6 +17,16 @@ from mistify_server.store.sql.schema import TokenRow
 
 #: The scopes of a row that only keeps the limits of a revoked token.
 _REVOKED: Final = ""
+
+_TOKENS: Final[Any] = TokenRow.__table__
+
+#: The token with a digest, which every call looks up.
+_WITH_DIGEST: Final = select(_TOKENS).where(_TOKENS.c.sha256 == bindparam("sha256"))
+
+#: The token of a tenant with a name.
+_OF_NAME: Final = select(_TOKENS).where(
+    _TOKENS.c.tenant == bindparam("tenant"), _TOKENS.c.name == bindparam("name")
+)
 
 
 class SqlTokenStore(TokenStore):
@@ -52,8 +62,8 @@ class SqlTokenStore(TokenStore):
 
     @override
     def find(self, sha256: str) -> AccessToken | None:
-        with self._database.read() as session:
-            row = session.scalar(select(TokenRow).where(TokenRow.sha256 == sha256))
+        with self._database.read_rows() as connection:
+            row = connection.execute(_WITH_DIGEST, {"sha256": sha256}).one_or_none()
             return None if row is None else _token(row)
 
     @override
@@ -65,8 +75,8 @@ class SqlTokenStore(TokenStore):
 
     @override
     def limits(self, name: str) -> Quota:
-        with self._database.read() as session:
-            row = self._row(session, name)
+        with self._database.read_rows() as connection:
+            row = connection.execute(_OF_NAME, {"tenant": self.tenant, "name": name}).one_or_none()
             return UNLIMITED if row is None else _limits(row)
 
     @override
@@ -101,11 +111,11 @@ def _columns(limits: Quota) -> dict[str, int | None]:
     return {f"max_{name}": limit for name, limit in asdict(limits).items()}
 
 
-def _limits(row: TokenRow) -> Quota:
+def _limits(row: TokenRow | Row[Any]) -> Quota:
     return Quota(row.max_uploads, row.max_jobs, row.max_workers)
 
 
-def _token(row: TokenRow) -> AccessToken:
+def _token(row: TokenRow | Row[Any]) -> AccessToken:
     return AccessToken(
         name=row.name,
         sha256=row.sha256,
