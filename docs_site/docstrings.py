@@ -18,6 +18,9 @@ _EMPTY_FIRST_WORD: Final = re.compile(
     r"(As|Has|Is|It|Likewise|Of|That|There|They|Those|To|What|Which|Whose)\b"
 )
 
+#: Errors that readers would have to look up: "MistifyError: As for `load`."
+_REFERENCE: Final = re.compile(r"\b[Aa]s (for|in) (`|a call\b)")
+
 #: Words without content: "model: The model."
 _FILLERS: Final = frozenset(("a", "all", "an", "each", "its", "of", "the"))
 
@@ -45,6 +48,8 @@ class Entry:
         """Yield the faults of the text."""
         if self.section != "Raises" and (first := _EMPTY_FIRST_WORD.match(self.text)):
             yield f'begins with "{first[0]}": say the meaning, shape, unit or range, or leave the entry out'
+        if self.section == "Raises" and _REFERENCE.search(self.text):
+            yield "refers to another call: name its errors, and their causes"
         if self.name and set(re.findall(r"\w+", self.text.lower())) - _FILLERS <= set(self.name.split("_")):
             yield "only repeats its name: say more, or leave the entry out"
         if self.text[:1].islower():

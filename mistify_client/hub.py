@@ -74,8 +74,15 @@ def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting
         A `PortedModel`; without `porting`, a SavedModel loaded by TensorFlow.
 
     Raises:
-        MistifyError: As for `mistify_client.load`; the server's own; INVALID_CONFIG; NOT_FOUND if the goal
-            ended without a package; UNAVAILABLE if tensorflow_hub is needed and not installed.
+        MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET, with every problem of the config, or
+            of the keys; NOT_FOUND, there is no such goal, or it ended without a package; CORRUPT_PACKAGE, a
+            file of the package is missing or damaged; STORE_VERSION, a newer Mistify wrote it; UNTRUSTED, it
+            is not signed by a trusted key; NO_ROOM, it does not fit on the disk; UNAVAILABLE, the server
+            cannot be reached, or a library is needed and not installed; other errors of the server, such as
+            UNAUTHENTICATED or QUOTA_EXCEEDED.
+        OSError: A file cannot be written.
+        TypeError: The arguments contradict each other, or `porting` has other keys.
+        ValueError: `threads` is below 1 or above 1024.
     """
     if porting is None:
         return inspect.unwrap(_tensorflow_hub().load)(handle, tags, options)

@@ -72,7 +72,8 @@ def note_token_file(state: Path, server: str, token_file: Path | None) -> None:
         token_file: None to remove an earlier record.
 
     Raises:
-        MistifyError: As for `token_file_for`.
+        MistifyError: CORRUPT_PACKAGE, the file in the state directory cannot be read; STORE_VERSION, a newer
+            Mistify wrote it.
         OSError: The file cannot be written.
     """
     wanted = None if token_file is None else token_file.absolute()
@@ -93,7 +94,8 @@ def token_file_for(state: Path, server: str) -> Path | None:
         server: The server of the version to complete, from its origin.
 
     Raises:
-        MistifyError: As for `Origin.load`, for the file in the state directory.
+        MistifyError: CORRUPT_PACKAGE, the file in the state directory cannot be read; STORE_VERSION, a newer
+            Mistify wrote it.
     """
     return _token_files(state).get(server)
 

@@ -50,7 +50,8 @@ def inspect_onnx(path: Path, policy: ClassPolicy) -> int:
     """Return the number of weights in an ONNX file and its external data.
 
     Raises:
-        MistifyError: INVALID_MODEL, as for `parse_onnx`.
+        MistifyError: INVALID_MODEL, onnx is not installed, or the file is damaged, has functions of its own,
+            exceeds the limits, or refers to data elsewhere than in regular files beside it.
     """
     return sum(prod(weight.dims) for weight in _weights(parse_onnx(path, policy.limits).graph))
 
@@ -59,7 +60,9 @@ def with_external_data(path: Path) -> bytes | None:
     """Return an ONNX file that contains its external data; None if it has none.
 
     Raises:
-        MistifyError: INVALID_MODEL, as for `parse_onnx`, or the file would be too large.
+        MistifyError: INVALID_MODEL, onnx is not installed, or the file is damaged, has functions of its own,
+            exceeds the limits, or refers to data elsewhere than in regular files beside it; or the file with
+            its data would be too large.
     """
     model, file = parse_onnx(path, LIMITS), onnx_file(path)
     external = [entry for weight in _weights(model.graph) for entry in weight.external_data]
@@ -115,8 +118,8 @@ def parse_onnx(path: Path, limits: Limits) -> Any:
     """Return the `ModelProto` of an ONNX file, whose external data were checked but not read.
 
     Raises:
-        MistifyError: INVALID_MODEL if onnx is not installed, or the file is damaged, exceeds the limits, or
-            refers to data elsewhere than in regular files beside it.
+        MistifyError: INVALID_MODEL, onnx is not installed, or the file is damaged, has functions of its own,
+            exceeds the limits, or refers to data elsewhere than in regular files beside it.
     """
     check_installed(path)
     import onnx  # noqa: PLC0415 (optional)

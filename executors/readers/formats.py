@@ -125,14 +125,16 @@ class Reader(ABC):
         """Return the properties of training data that also apply to test data.
 
         Raises:
-            MistifyError: As for `read`.
+            MistifyError: INVALID_DATASET, naming the file, the row, what was found and what was expected.
+            OSError: The file cannot be read.
         """
 
     def origins(self, path: Path, request: Request) -> Mapping[str, Origin]:
         """Return what the values of inputs were made of, without inputs whose values are numbers.
 
         Raises:
-            MistifyError: As for `read`.
+            MistifyError: INVALID_DATASET, naming the file, the row, what was found and what was expected.
+            OSError: The file cannot be read.
         """
         return {}
 
@@ -140,7 +142,8 @@ class Reader(ABC):
         """Describe the number and kinds of files that `read` skips without an error; empty if none.
 
         Raises:
-            MistifyError: As for `read`.
+            MistifyError: INVALID_DATASET, naming the file, what was found and what was expected.
+            OSError: The file cannot be read.
         """
         return ""
 

@@ -42,7 +42,7 @@ def without_images(directory: Path, root: Path) -> str:
     """Describe the contents of a directory with files but no images; empty for others.
 
     Raises:
-        MistifyError: As for `images`.
+        MistifyError: INVALID_DATASET, a link leads out of the root, or to a directory.
     """
     files = list(_files(directory, root))
     return "" if any(map(is_image, files)) else counts_by_suffix(files)
@@ -56,7 +56,7 @@ def left_out(root: Path, *, by_class: bool) -> str:
         by_class: Whether images must be in class directories.
 
     Raises:
-        MistifyError: As for `images`.
+        MistifyError: INVALID_DATASET, a link leads out of the root, or to a directory.
     """
     unread: dict[str, list[Path]] = {}
     for file in _files(root, root):

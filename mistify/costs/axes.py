@@ -100,7 +100,7 @@ class Axis:
             only: The axes to compute; None for all.
 
         Raises:
-            MistifyError: INTERNAL, a plug-in returns an invalid cost.
+            MistifyError: INTERNAL, a plug-in fails, or returns an invalid cost.
         """
         for precision in STORED if self.by_precision else (Quantization.NONE,):
             for profile in profiles if self.by_hardware else (HOST,):
@@ -116,7 +116,7 @@ class Axis:
         threads.
 
         Raises:
-            MistifyError: As for `costs`.
+            MistifyError: INTERNAL, a plug-in fails, or returns an invalid cost.
         """
         if self.measure is None or (self.by_hardware and threads != 1):
             return {}

@@ -82,7 +82,7 @@ class GoalTree:
             The node of the goal; an existing node if it has the same budget.
 
         Raises:
-            ValueError: As for `build`.
+            ValueError: A limit is not above 0, or an array does not have one limit for each axis.
         """
         if isinstance(budget, Mapping):
             _checked(np.array(list(budget.values()), dtype=np.float64), (len(budget),))

@@ -51,7 +51,7 @@ class BlockFiles:
         """Return the content of a variant's file.
 
         Raises:
-            MistifyError: As for `mapped`.
+            MistifyError: CORRUPT_PACKAGE, naming the file: it is missing, damaged, or from another network.
         """
         with self.mapped(variant) as content:
             return bytes(content)

@@ -188,7 +188,7 @@ class FactoryStore(Record):
         """Return the content of the network's file, memory-mapped because slices need only parts of it.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE: the file is missing or has changed since the package was made.
+            MistifyError: CORRUPT_PACKAGE, the file is missing or has changed since the package was made.
         """
         with _undamaged(directory / SUPERNET, self.supernet).open("rb") as file:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
@@ -197,7 +197,7 @@ class FactoryStore(Record):
         """Return the content of the assembler's file.
 
         Raises:
-            MistifyError: As for `map_supernet`.
+            MistifyError: CORRUPT_PACKAGE, the file is missing or has changed since the package was made.
         """
         return _undamaged(directory / ASSEMBLER, self.assembler).read_bytes()
 

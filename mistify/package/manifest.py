@@ -293,8 +293,9 @@ class Manifest(Record):
         """Read the manifest of a package, but none of its other files.
 
         Raises:
-            MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote
-                it, CORRUPT_PACKAGE with every problem in it, or if it is not the signed one.
+            MistifyError: NOT_FOUND, there is no package; STORE_VERSION, a newer version of Mistify wrote it;
+                CORRUPT_PACKAGE, with every problem in its manifest or its signature, or the manifest is not
+                the signed one.
         """
         content, _ = read_signed(directory, MANIFEST)
         return parse_record(directory / MANIFEST, content, cls, FORMAT_VERSION)

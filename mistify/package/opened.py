@@ -44,8 +44,9 @@ class Package:
         """Read the manifests of the package and of its block store, if there is one, but no other file.
 
         Raises:
-            MistifyError: NOT_FOUND if there is no package, STORE_VERSION if a newer version of Mistify wrote
-                it, CORRUPT_PACKAGE with every problem in its manifest, or if it is not the signed one.
+            MistifyError: NOT_FOUND, there is no package; STORE_VERSION, a newer version of Mistify wrote it;
+                CORRUPT_PACKAGE, with every problem in its manifest or its signature, or the manifest is not
+                the signed one.
         """
         content, signature = read_signed(directory, MANIFEST)
         manifest = parse_record(directory / MANIFEST, content, Manifest, FORMAT_VERSION)
@@ -60,7 +61,8 @@ class Package:
         """The block store; None if the package has none.
 
         Raises:
-            MistifyError: As for `BlockStore.load`.
+            MistifyError: NOT_FOUND, `blocks.json` is missing; STORE_VERSION, a newer version of Mistify wrote
+                it; CORRUPT_PACKAGE, with every problem in it.
         """
         if BLOCKS not in self.manifest.files:
             return None

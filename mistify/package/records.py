@@ -60,7 +60,8 @@ def read_record(directory: Path, name: str, kind: type[_Kind], newest: int) -> _
         newest: The newest `format_version` that can be read.
 
     Raises:
-        MistifyError: As for `read_content` and `parse_record`.
+        MistifyError: NOT_FOUND, there is no such file; STORE_VERSION, a newer version of Mistify wrote it;
+            CORRUPT_PACKAGE, it cannot be read, or with every problem in it.
     """
     return parse_record(directory / name, read_content(directory, name), kind, newest)
 

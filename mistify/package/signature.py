@@ -144,8 +144,8 @@ def read_signed(directory: Path, manifest: str) -> tuple[bytes, PackageSignature
         manifest: Name of the manifest.
 
     Raises:
-        MistifyError: NOT_FOUND if there is no package, CORRUPT_PACKAGE if its manifest is not the signed one,
-            or as for `PackageSignature.load`.
+        MistifyError: NOT_FOUND, there is no package; STORE_VERSION, a newer Mistify wrote the signature;
+            CORRUPT_PACKAGE, one of the files cannot be read, or the manifest is not the signed one.
     """
     content, signature = read_content(directory, manifest), PackageSignature.load(directory)
     if signature is not None:

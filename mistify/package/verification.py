@@ -16,7 +16,9 @@ def verify(directory: Path, *, with_blocks: bool = True) -> Manifest:
         with_blocks: Also verify the blocks that are present. Otherwise they are verified when they are used.
 
     Raises:
-        MistifyError: As for `Package.open` and `Package.verify`.
+        MistifyError: NOT_FOUND, there is no package; STORE_VERSION, a newer version of Mistify wrote it;
+            CORRUPT_PACKAGE, with every problem in its manifest or its signature, or naming every file that is
+            missing or differs.
     """
     package = Package.open(directory)
     package.verify(with_blocks=with_blocks)

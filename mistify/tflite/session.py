@@ -87,8 +87,9 @@ class Session:
         """Return the outputs of any signature, like a call; each signature keeps its own memory.
 
         Raises:
-            RuntimeError: As for a call.
-            ValueError: As for a call, or there is no such signature.
+            RuntimeError: There is not enough memory for the examples, or an operator rejects their values.
+            ValueError: There is no such signature; or an input has another type, or a shape that the network
+                does not support.
         """
         if signature not in self._runners:
             self._runners[signature] = self._interpreter.get_signature_runner(signature)

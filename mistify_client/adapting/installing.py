@@ -56,7 +56,9 @@ def adaptable_version(package: Path) -> AdaptableVersion:
         package: The directory of the shipped package.
 
     Raises:
-        MistifyError: As for `AdaptationStore.of`; NOT_FOUND, the version that it was adapted from is gone.
+        MistifyError: NOT_FOUND, there is no package, it cannot be adapted, or the version that it was adapted
+            from is gone; STORE_VERSION, a newer version of Mistify wrote it; CORRUPT_PACKAGE, a file of it is
+            missing or damaged.
     """
     directory = current(package)
     opened = Package.open(directory)
@@ -84,8 +86,11 @@ def install_adapted(package: Path, version: AdaptableVersion, statistics: Statis
         statistics: The statistics that replace the shipped ones.
 
     Raises:
-        MistifyError: CONFLICT, another version has become current; as for `install`.
+        MistifyError: CONFLICT, another version has become current; NOT_FOUND, the package is gone;
+            STORE_VERSION, a newer version of Mistify has replaced it; CORRUPT_PACKAGE, a file of it, or of
+            its state, is missing or damaged.
         OSError: The version cannot be written.
+        ValueError: The network does not have the norms that the package describes.
     """
     check_current(package, version.directory)
     base, store = version.base, version.store
@@ -122,7 +127,9 @@ def restore(package: Path, version: AdaptableVersion) -> AdaptableVersion:
         version: The current version, which is adapted.
 
     Raises:
-        MistifyError: CONFLICT, another version has become current; as for `roll_back`.
+        MistifyError: CONFLICT, another version has become current; NOT_FOUND, the package or its state is
+            gone; STORE_VERSION, a newer version of Mistify has replaced it; CORRUPT_PACKAGE, a file of it, or
+            of its state, is missing or damaged.
     """
     roll_back(package, expected=version.directory)
     return adaptable_version(package)
@@ -135,7 +142,9 @@ def unadapted_directory(package: Path) -> Path:
         package: The directory of the shipped package.
 
     Raises:
-        MistifyError: NOT_FOUND, the version that it was adapted from is gone; as for `Package.open`.
+        MistifyError: NOT_FOUND, there is no package, or the version that it was adapted from is gone;
+            STORE_VERSION, a newer version of Mistify wrote it; CORRUPT_PACKAGE, a file of it is missing or
+            damaged.
     """
     directory = current(package)
     return adaptable_version(package).base.directory if _is_adapted(directory) else directory
@@ -145,7 +154,9 @@ def check_base(package: Path, base: Path) -> None:
     """Check that a version is still the current one, or the one that the current one was adapted from.
 
     Raises:
-        MistifyError: CONFLICT, another one is current; as for `unadapted_directory`.
+        MistifyError: CONFLICT, another one is current; NOT_FOUND, there is no package, or the version that it
+            was adapted from is gone; STORE_VERSION, a newer version of Mistify wrote it; CORRUPT_PACKAGE, a
+            file of it is missing or damaged.
     """
     if unadapted_directory(package) != base:
         check_current(package, base)
@@ -158,7 +169,9 @@ def remove_adaptation(package: Path) -> Path:
         package: The directory of the shipped package.
 
     Raises:
-        MistifyError: As for `Package.open` and `roll_back`.
+        MistifyError: NOT_FOUND, there is no package; CONFLICT, another version has become current;
+            STORE_VERSION, a newer version of Mistify wrote it; CORRUPT_PACKAGE, a file of it, or of its
+            state, is missing or damaged.
     """
     while _is_adapted(directory := current(package)):
         roll_back(package, expected=directory)

@@ -50,8 +50,8 @@ class LoadedBlock:
             weights: The directory of packed weights, for `CompiledModel`; None to pack them into memory.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, naming the file: as for `BlockFiles.mapped`, or if LiteRT cannot
-                run it.
+            MistifyError: CORRUPT_PACKAGE, naming the file: it is missing, damaged, or from another network,
+                or LiteRT cannot run it.
         """
         self.variant = variant
         self.execution = execution

@@ -80,7 +80,7 @@ class MadeNetworks:
             build: Returns the content of its file.
 
         Raises:
-            MistifyError: As for `build`.
+            MistifyError: Raised by `build`.
             OSError: The network cannot be written, for example on a full disk.
         """
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ class EngineFiles(NamedTuple):
             threads: Number of threads of LiteRT; None for that of the engine.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, it is damaged, or LiteRT cannot run it in this way.
+            MistifyError: CORRUPT_PACKAGE, it is missing or damaged, or LiteRT cannot run it in this way.
         """
         weights = self.weights if engine.mapped_weights else None
         with BlockFiles(self.directory) as files:
@@ -62,7 +62,7 @@ class PagedEngines(Pager[Engine]):
             threads: Number of threads of LiteRT with every engine; None for their own.
 
         Raises:
-            MistifyError: As for `EngineFiles.opened`.
+            MistifyError: CORRUPT_PACKAGE, it is missing or damaged, or LiteRT cannot run it in this way.
         """
         self._files = files
         self._threads = threads

@@ -60,7 +60,8 @@ class Blocks(NamedTuple):
         """Return the blocks of a package; its stitched networks are in the state directory.
 
         Raises:
-            MistifyError: As for `blocks_of`.
+            MistifyError: NOT_FOUND, the package has no blocks, or no `blocks.json`; STORE_VERSION, a newer
+                version of Mistify wrote that; CORRUPT_PACKAGE, with every problem in it.
         """
         return cls(
             package.directory, with_shipped(blocks_of(package), package), state / STITCHED, state / WEIGHTS
@@ -83,7 +84,9 @@ class PagedNetwork(Pager[ChosenBlocks]):
             available: Returns the bytes of available memory.
 
         Raises:
-            MistifyError: As for `BlockStore.network_of` and `LoadedBlock`.
+            MistifyError: NOT_FOUND, there is no such block; INVALID_CONFIG, the blocks do not form a chain;
+                CORRUPT_PACKAGE, naming the file of a block that is missing or damaged, or that LiteRT cannot
+                run.
         """
         self._directory = blocks.directory
         self._store = blocks.store
@@ -98,8 +101,8 @@ class PagedNetwork(Pager[ChosenBlocks]):
         """Switch to other blocks; see `Pager.switch`. Blocks of both networks are kept in memory.
 
         Raises:
-            MistifyError: As for `BlockStore.network_of`.
-            RuntimeError: The network is closed.
+            MistifyError: NOT_FOUND, there is no such block; INVALID_CONFIG, the blocks do not form a chain.
+            RuntimeError: The network is closed, or no thread can be started.
         """
         self._store.network_of(chosen.files)
         return super().switch(chosen)

@@ -10,7 +10,8 @@ def blocks_of(package: Package) -> BlockStore:
     """Return the block store of a package.
 
     Raises:
-        MistifyError: NOT_FOUND, it has no blocks; or as for `BlockStore.load`.
+        MistifyError: NOT_FOUND, the package has no blocks, or no `blocks.json`; STORE_VERSION, a newer
+            version of Mistify wrote that; CORRUPT_PACKAGE, with every problem in it.
     """
     if package.blocks is None:
         note = f" ({package.manifest.note})" if package.manifest.note else ""

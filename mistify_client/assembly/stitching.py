@@ -46,8 +46,8 @@ def stitch(files: BlockFiles, blocks: Sequence[BlockVariant]) -> bytes:
         blocks: Variants of the store, from the inputs of the network to its outputs.
 
     Raises:
-        MistifyError: As for `BlockFiles.read`; CORRUPT_PACKAGE, naming the block whose inputs are not the
-            previous one's outputs.
+        MistifyError: CORRUPT_PACKAGE, naming the file that is missing, damaged or not a network, or the block
+            whose inputs are not the previous one's outputs.
     """
     return stitched({str(files.directory / variant.file): files.read(variant) for variant in blocks})
 
@@ -57,6 +57,10 @@ def stitched(blocks: Mapping[str, bytes]) -> bytes:
 
     Args:
         blocks: Name in errors -> content of the block, in order.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, naming the block that is not a network, or whose inputs are not the
+            previous one's outputs.
     """
     parts = [_Block.read(name, content) for name, content in blocks.items()]
     whole = CombinedNetwork()

@@ -44,7 +44,7 @@ def measured_engines(
         seconds: Measuring time per engine, unless a single inference takes longer.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, the first engine cannot run it.
+        MistifyError: CORRUPT_PACKAGE, the network is missing or damaged, or the first engine cannot run it.
     """
     starts = {engines[0]: _started(files, engines[0])}
     for engine in engines[1:]:

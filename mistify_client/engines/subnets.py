@@ -50,7 +50,9 @@ def measured_entries(
         best: Returns the engines that are worth an option, given all that were measured.
 
     Raises:
-        MistifyError: As for `measured_engines`.
+        MistifyError: NOT_FOUND, the version does not have the blocks of the pool; INVALID_CONFIG, those of a
+            subnet do not form a chain; STORE_VERSION, a newer version of Mistify wrote the version;
+            CORRUPT_PACKAGE, a block is missing or damaged, or its engine cannot run a subnet.
         OSError: A temporary file cannot be written.
     """
     store = with_shipped(blocks_of(version), version)

@@ -23,7 +23,9 @@ def block_network(package: Package, files: Sequence[str] = (), *, rounding_loss:
         rounding_loss: The accuracy that the rounding of a cut's tensors may lose; 0 to round none.
 
     Raises:
-        MistifyError: NOT_FOUND, the package has no blocks, or its network does not consist of them.
+        MistifyError: NOT_FOUND, the package has no blocks, or its network does not consist of them;
+            STORE_VERSION, a newer version of Mistify wrote them; CORRUPT_PACKAGE, with every problem in
+            `blocks.json`.
     """
     store, manifest = blocks_of(package), package.manifest
     if not files or tuple(files) == (NETWORK,):

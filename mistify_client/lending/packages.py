@@ -71,7 +71,8 @@ class LentPackages:
         packages: Packages with blocks.
 
     Raises:
-        MistifyError: NOT_FOUND, a package has no blocks; or as for `Package.blocks`.
+        MistifyError: NOT_FOUND, a package has no blocks, or no `blocks.json`; STORE_VERSION, a newer version
+            of Mistify wrote that; CORRUPT_PACKAGE, with every problem in it.
     """
 
     def __init__(self, packages: Iterable[Package]) -> None:

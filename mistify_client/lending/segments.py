@@ -127,7 +127,7 @@ def timed_segments(network: BlockNetwork, threads: int) -> LoadedSegments:
         threads: Number of threads of LiteRT.
 
     Raises:
-        MistifyError: As for `load_segments`.
+        MistifyError: CORRUPT_PACKAGE, a block is missing or damaged, or LiteRT cannot run it.
     """
     runs = load_segments(network, threads)
     return LoadedSegments(runs, segment_times(runs, zeros_of(network.inputs_of(0)), threads))

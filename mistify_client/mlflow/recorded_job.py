@@ -73,7 +73,8 @@ def saved_job(path: Path) -> RecordedJob:
         path: The directory, or its `report.json`.
 
     Raises:
-        MistifyError: As for `read_report`.
+        MistifyError: NOT_FOUND, there is no report; INVALID_CONFIG, it cannot be read, or is not a report;
+            CORRUPT_PACKAGE, the id of a goal in it cannot name a directory.
     """
     content, directory = read_report(path).report, directory_of(path)
     directories = {goal["id"]: package_directory(directory, goal["id"]) for goal in content["goals"]}

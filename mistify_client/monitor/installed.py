@@ -38,7 +38,10 @@ def install_candidate(package: Path, candidate: Path, job: str | None, goal: str
         job: The job of the goal.
 
     Raises:
-        MistifyError, OSError: As for `install`.
+        MistifyError: NOT_FOUND, one of the packages is gone; STORE_VERSION, a newer version of Mistify wrote
+            one; INVALID_MODEL, the download has other inputs or outputs; CORRUPT_PACKAGE, a file of a
+            package, or of the state, is missing or damaged.
+        OSError: The version cannot be written, for example on a full disk.
     """
     if is_installed(package, job, goal):  # a crash occurred before that was recorded
         announce(package)
@@ -55,7 +58,8 @@ def take_back(package: Path, job: str | None, goal: str) -> None:
         job: The job of the goal.
 
     Raises:
-        MistifyError: As for `roll_back`.
+        MistifyError: NOT_FOUND, the package is gone, or another process rolls it back as well; STORE_VERSION,
+            a newer version of Mistify wrote it; CORRUPT_PACKAGE, its manifest, or its state, is damaged.
     """
     if not is_installed(package, job, goal):  # already rolled back, as above
         announce(package)

@@ -63,7 +63,7 @@ def read_report(path: Path) -> ReportParts:
         path: The file, or its directory.
 
     Raises:
-        MistifyError: NOT_FOUND, it does not exist; INVALID_CONFIG, it is not a report.
+        MistifyError: NOT_FOUND, it does not exist; INVALID_CONFIG, it cannot be read, or is not a report.
     """
     file = path / REPORT if path.is_dir() else path
     if not file.exists():

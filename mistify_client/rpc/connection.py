@@ -124,7 +124,8 @@ def open_channel(
         options: Options of gRPC.
 
     Raises:
-        MistifyError: INVALID_CONFIG, as for `own_certificate`, and what `certificates` raises.
+        MistifyError: INVALID_CONFIG, the files of the client's own certificate cannot be used; or raised by
+            `certificates`.
     """
     options = [*options, *(DIRECTLY if is_on_this_machine(address) else ())]
     if not address.startswith(TLS):
@@ -159,7 +160,8 @@ class Connection:
         """Return the gRPC channel.
 
         Raises:
-            MistifyError: INVALID_CONFIG, as for `trusted_certificates`.
+            MistifyError: INVALID_CONFIG, a file of trusted certificates, or of the client's own one, cannot
+                be used.
         """
         return open_channel(self.address, trusted_certificates, CHANNEL_OPTIONS)
 

@@ -192,8 +192,9 @@ class PortingClient(JobControl):
             only: Names of the files to download; None for all.
 
         Raises:
-            MistifyError: NOT_FOUND if the goal has no package (yet); CORRUPT_PACKAGE if a file fails
-                verification twice in a row.
+            MistifyError: NOT_FOUND if the goal has no package (yet); NO_ROOM if it does not fit on the disk;
+                CORRUPT_PACKAGE if a file fails verification twice in a row.
+            OSError: A file cannot be written.
         """
         goal = self.goal_with_package(job_id, goal_id)
         self._download(job_id, goal, directory, only)
@@ -210,8 +211,10 @@ class PortingClient(JobControl):
             directory: The directory for the files.
 
         Raises:
-            MistifyError: NOT_FOUND if the goal has no package (yet); CORRUPT_PACKAGE if a file fails
-                verification twice in a row.
+            MistifyError: NOT_FOUND if the goal has no package (yet); NO_ROOM if it does not fit on the disk;
+                STORE_VERSION if a newer version of Mistify wrote its `blocks.json`; CORRUPT_PACKAGE if a file
+                fails verification twice in a row.
+            OSError: A file cannot be written.
         """
         goal = self.goal_with_package(job_id, goal_id)
         names = {file.name for file in goal.files}

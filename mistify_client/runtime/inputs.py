@@ -64,7 +64,7 @@ def checked(
         named: The other arrays, by name.
 
     Raises:
-        MistifyError: As for `bind`.
+        MistifyError: INVALID_DATASET with every mismatch.
     """
     given, problems = _by_name(inputs, positional, named)
     arrays: dict[str, Array] = {}

@@ -95,9 +95,14 @@ def load(
             package is accepted.
 
     Raises:
-        MistifyError: NOT_FOUND (no package, or it serves another task), CORRUPT_PACKAGE (a file does not
-            match its digest), UNTRUSTED (it is not signed by a trusted key), INVALID_CONFIG (there is no such
-            task or key, or the table is invalid), UNAVAILABLE.
+        MistifyError: NOT_FOUND, there is no package, or it serves another task; CORRUPT_PACKAGE, a file does
+            not match its digest, or cannot be used; STORE_VERSION, a newer Mistify wrote it; UNTRUSTED, it is
+            not signed by a trusted key; INVALID_CONFIG, there is no such task or key, or the table or its
+            file with the token is invalid; NO_ROOM, the download does not fit on the disk; UNAVAILABLE, the
+            server cannot be reached, or the library for signatures is not installed; other errors of the
+            server, such as UNAUTHENTICATED.
+        OSError: A file cannot be written.
+        TypeError: Neither a directory nor all of `server`, `job` and `goal` are given, or both.
         ValueError: `threads` is below 1 or above 1024.
     """
     if threads is not None:

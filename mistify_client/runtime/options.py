@@ -192,7 +192,8 @@ def options_of(package: Package, state: Path) -> PackageOptions:
         state: The state directory of the package.
 
     Raises:
-        MistifyError: As for `ExitStore.of`.
+        MistifyError: STORE_VERSION, a newer version of Mistify wrote the exits of the package;
+            CORRUPT_PACKAGE, their description is missing or damaged, with every problem in it.
     """
     manifest = package.manifest
     branches = _branches(manifest)

@@ -35,8 +35,9 @@ class ServedTask:
         """Return the task that an app asks for.
 
         Raises:
-            MistifyError: INVALID_CONFIG, it is no task, or none of the package's factory; as for
-                `FactoryStore.of`.
+            MistifyError: INVALID_CONFIG, it is no task, or none of the package's factory; STORE_VERSION, a
+                newer version of Mistify wrote the factory; CORRUPT_PACKAGE, its description is missing or
+                damaged, with every problem in it.
         """
         from mistify.package.factory import FACTORY, FactoryStore  # noqa: PLC0415 - for apps with a task alone
 
@@ -55,7 +56,8 @@ class ServedTask:
         """Check that a version serves the task.
 
         Raises:
-            MistifyError: NOT_FOUND, it serves another one.
+            MistifyError: NOT_FOUND, it serves another one; INVALID_CONFIG, it serves one that the factory of
+                the shipped package does not have.
         """
         served = None if manifest.task is None else _canonical(manifest.task, self.space)
         if served is None or _parts(served) != _parts(self.task):

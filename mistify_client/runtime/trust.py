@@ -61,7 +61,7 @@ class Trust:
         """Return what this user trusts; None without a file, which leaves every package usable.
 
         Raises:
-            MistifyError: INVALID_CONFIG, the file that `TRUSTED` names cannot be read; or as for `of`.
+            MistifyError: INVALID_CONFIG, the file cannot be read, has no entries, or invalid ones.
         """
         path = trusted_file()
         if not os.environ.get(TRUSTED) and not _exists(path):
@@ -144,7 +144,8 @@ def check_trusted(package: Package, trust: Trust | None) -> None:
         trust: None to accept every package.
 
     Raises:
-        MistifyError: As for `Trust.check`.
+        MistifyError: UNTRUSTED, it is neither trusted itself nor signed by a trusted key; UNAVAILABLE, the
+            library for signatures is not installed.
     """
     if trust is not None and not _is_made_here(package):
         trust.check(package)
@@ -157,7 +158,9 @@ def check_named(package: Package, trust: Trust | None) -> None:
         trust: None to accept every package.
 
     Raises:
-        MistifyError: As for `Trust.check` and `Package.open`.
+        MistifyError: UNTRUSTED, it is neither trusted itself nor signed by a trusted key; UNAVAILABLE, the
+            library for signatures is not installed; NOT_FOUND, STORE_VERSION or CORRUPT_PACKAGE, the package
+            that it was made of is gone, was replaced by one of a newer version of Mistify, or is damaged.
     """
     if trust is not None:
         trust.check(Package.open(shipped_of(package.directory)) if _is_made_here(package) else package)
@@ -170,7 +173,10 @@ def require_trusted(directory: Path, trust: Trust | None = None) -> None:
         trust: None for `Trust.configured`.
 
     Raises:
-        MistifyError: As for `Trust.check`, `Trust.configured` and `Package.open`.
+        MistifyError: UNTRUSTED, it is neither trusted itself nor signed by a trusted key; UNAVAILABLE, the
+            library for signatures is not installed; INVALID_CONFIG, the file with what this user trusts
+            cannot be used; NOT_FOUND, there is no package; STORE_VERSION, a newer version of Mistify wrote
+            it; CORRUPT_PACKAGE, its manifest or its signature is damaged.
     """
     trust = trust or Trust.configured()
     if trust is not None:
@@ -184,7 +190,7 @@ def add_trusted(entries: Collection[str], comment: str) -> tuple[str, ...]:
         comment: A line before the entries, which says what they are.
 
     Raises:
-        MistifyError: As for `Trust.configured`.
+        MistifyError: INVALID_CONFIG, the file cannot be read, or has invalid entries, or comments alone.
         OSError: The file cannot be written.
     """
     path = trusted_file()

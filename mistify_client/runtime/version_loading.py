@@ -55,7 +55,11 @@ def load_current(
         shipped: The package, if it has been opened before.
 
     Raises:
-        MistifyError: As for `load_version`.
+        MistifyError: NOT_FOUND, there is no package, or it serves another task; CORRUPT_PACKAGE, a file of it
+            is missing or damaged, or LiteRT cannot run it; STORE_VERSION, a newer version of Mistify wrote
+            it; INVALID_CONFIG, it serves a task that the factory of the shipped package does not have;
+            UNTRUSTED, it is not signed by a trusted key; UNAVAILABLE, the library for signatures is not
+            installed.
     """
 
     def loaded(version: Package, generation: int) -> LoadedVersion:
@@ -72,8 +76,10 @@ def load_version(package: Package, state: Path, settings: LoadSettings, option: 
         option: Its index, as selected by the switchboard; the default one runs if there is no such option.
 
     Raises:
-        MistifyError: NOT_FOUND, it serves another task; CORRUPT_PACKAGE; UNTRUSTED, it is not signed by a
-            trusted key.
+        MistifyError: NOT_FOUND, it serves another task; CORRUPT_PACKAGE, a file of it is missing or damaged,
+            or LiteRT cannot run it; STORE_VERSION, a newer version of Mistify wrote it; INVALID_CONFIG, it
+            serves a task that the factory of the shipped package does not have; UNTRUSTED, it is not signed
+            by a trusted key; UNAVAILABLE, the library for signatures is not installed.
     """
     check_trusted(package, settings.trust)
     if settings.task is not None:

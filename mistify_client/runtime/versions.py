@@ -86,7 +86,11 @@ def shipped_of(version: Path) -> Path:
 
 
 def current(package: Path) -> Path:
-    """Return the directory of the current version: the package itself, or a version installed later."""
+    """Return the directory of the current version: the package itself, or a version installed later.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, this process may not read the manifest of the shipped package.
+    """
     return _target(package, _CURRENT) or package
 
 
@@ -98,7 +102,8 @@ def open_current(package: Path, shipped: Package | None = None) -> Package:
         shipped: The shipped package, if it is already open.
 
     Raises:
-        MistifyError: As for `Package.open`.
+        MistifyError: NOT_FOUND, there is no package; STORE_VERSION, a newer version of Mistify wrote it;
+            CORRUPT_PACKAGE, with every problem in its manifest or its signature.
     """
     return _open_current(package, state_directory(package), shipped)
 
@@ -144,8 +149,9 @@ def install(
         The directory of the new version.
 
     Raises:
-        MistifyError: As for `verify`, for either package; INVALID_MODEL, the new one has other inputs or
-            outputs; CORRUPT_PACKAGE, the state of the package is damaged; as for `check_current`.
+        MistifyError: NOT_FOUND, a package does not exist; STORE_VERSION, a newer Mistify wrote one;
+            INVALID_MODEL, the new one has other inputs or outputs; CONFLICT, another version than the
+            expected one is current; CORRUPT_PACKAGE, one of the packages, or the state, is damaged.
         OSError: The copy cannot be written, for example on a full disk.
     """
     package, new = Path(package), Path(new)
@@ -203,7 +209,7 @@ def install_options(package: Path, recorded: _Recorded, *, expected: Path) -> _R
         The options as they were written, with their generation.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, the state of the package is damaged; as for `check_current`.
+        MistifyError: CONFLICT, another version is current; CORRUPT_PACKAGE, the package's state is damaged.
         OSError: The options cannot be written; the previous ones are kept.
     """
     state = state_directory(package)
@@ -276,8 +282,8 @@ def roll_back(package: str | os.PathLike[str], *, expected: Path | None = None) 
         expected: The version that has to be current, as for `check_current`; None for any.
 
     Raises:
-        MistifyError: NOT_FOUND, the shipped package is current; CORRUPT_PACKAGE, the state of the package
-            is damaged; as for `check_current`.
+        MistifyError: NOT_FOUND, the shipped package is current; CONFLICT, another version than the expected
+            one is current; CORRUPT_PACKAGE, the state of the package is damaged.
     """
     package = Path(package)
     state = state_directory(package)

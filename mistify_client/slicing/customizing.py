@@ -78,7 +78,9 @@ def factory_of(package: Path) -> tuple[Package, FactoryStore]:
         package: The directory of the package that was shipped.
 
     Raises:
-        MistifyError: NOT_FOUND, no version has one; as for `FactoryStore.of`.
+        MistifyError: NOT_FOUND, there is no package, or no version of it has a factory; STORE_VERSION, a
+            newer version of Mistify wrote it; CORRUPT_PACKAGE, a manifest, or the description of the factory,
+            is missing or damaged.
     """
     shipped = Package.open(package)
     if (directory := current(package)) != package and not _is_slice(latest := Package.open(directory)):
@@ -115,9 +117,10 @@ def customize(
         on_progress: Called with a line before each step that takes long.
 
     Raises:
-        MistifyError: NOT_FOUND, the package has no assembler; INVALID_CONFIG, there is no such task, or no
-            slice is small enough; INVALID_DATASET, the data do not fit; CONFLICT, another process customizes
-            the package, or installed a version meanwhile; CORRUPT_PACKAGE, a file is damaged.
+        MistifyError: NOT_FOUND, there is no package, or it has no assembler; STORE_VERSION, a newer version
+            of Mistify wrote it; INVALID_CONFIG, there is no such task, or no slice is small enough;
+            INVALID_DATASET, the data do not fit; CONFLICT, another process customizes the package, or
+            installed a version meanwhile; CORRUPT_PACKAGE, a file is damaged.
         OSError: A file cannot be written.
     """
     version, store = factory_of(package)

@@ -55,8 +55,11 @@ def cut_slice(package: Path, rung: Rung) -> bytes:
         rung: The slice, in the ladder of the current version.
 
     Raises:
-        MistifyError: As for `factory_of` and `served_task`; CONFLICT, the slice is of another network;
-            CORRUPT_PACKAGE, a file is damaged; INVALID_MODEL, the slice cannot be used.
+        MistifyError: NOT_FOUND, no version of the package has a factory, or the current one serves no single
+            task; INVALID_CONFIG, the factory has no such task; CONFLICT, the slice is of another network;
+            STORE_VERSION, a newer version of Mistify wrote the package; CORRUPT_PACKAGE, a file is missing or
+            damaged, or the network cannot be cut as described; INVALID_MODEL, the slice computes infinity or
+            NaN.
     """
     (source, store), version = factory_of(package), open_current(package)
     task = served_task(version, store)

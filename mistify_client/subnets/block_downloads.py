@@ -73,7 +73,11 @@ class BlockDownloads:
         """Download blocks that are missing or damaged; an interrupted download resumes the next time.
 
         Raises:
-            MistifyError: CORRUPT_PACKAGE, the origin is unknown; as for `PortingClient.fetch`.
+            MistifyError: CORRUPT_PACKAGE, the origin is unknown, or a block fails verification twice in a
+                row; STORE_VERSION, a newer version of Mistify wrote the origin; INVALID_CONFIG, the file with
+                the token cannot be used; NOT_FOUND, the server no longer has the package; NO_ROOM, they do
+                not fit on the disk; UNAVAILABLE, the server cannot be reached; UNAUTHENTICATED or
+                PERMISSION_DENIED, it refuses the token.
             OSError: The blocks cannot be written.
         """
         missing = {variant.file: variant.content.size for variant in variants if not self._is_here(variant)}

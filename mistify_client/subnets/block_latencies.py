@@ -109,7 +109,8 @@ def latency_table(
         on_progress: Called with a line of text if there is something to measure.
 
     Raises:
-        MistifyError: As for `LoadedBlock`.
+        MistifyError: CORRUPT_PACKAGE, naming the file of a block that is missing or damaged, or that LiteRT
+            cannot run.
         OSError: The table cannot be written.
     """
     file = state / f"latency-{execution}-{threads}.json"

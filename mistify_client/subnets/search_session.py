@@ -97,11 +97,12 @@ def adapt(
         on_progress: Called with a line of text before each step.
 
     Raises:
-        MistifyError: NOT_FOUND, the package has no blocks; INVALID_DATASET, the data do not fit;
-            INVALID_CONFIG, no subnet is fast enough; CONFLICT, the package is already being adapted, was
+        MistifyError: NOT_FOUND, there is no package, or it has no blocks; STORE_VERSION, a newer version of
+            Mistify wrote it; INVALID_DATASET, the data do not fit; INVALID_CONFIG, no subnet is fast enough,
+            or the file with the token cannot be used; CONFLICT, the package is already being adapted, was
             tuned, or got another version in the meantime; CORRUPT_PACKAGE, a block, or the state, cannot be
-            used; as for `PortingClient.fetch`, blocks without which no subnet is fast enough cannot be
-            downloaded.
+            used; NO_ROOM, UNAVAILABLE or another error of the server, blocks without which no subnet is fast
+            enough cannot be downloaded.
         OSError: A file cannot be written.
     """
     version, state = open_current(package), state_directory(package)
@@ -170,7 +171,9 @@ def _measured_space(
         measure: Returns the latencies of the blocks in a store.
 
     Raises:
-        MistifyError: As for `adapt`.
+        MistifyError: INVALID_CONFIG, no subnet is fast enough, or the file with the token cannot be used;
+            CORRUPT_PACKAGE, a block cannot be used; the errors of downloads, required blocks cannot be
+            downloaded.
     """
 
     def measured() -> tuple[SubnetSpace, LatencyTable]:

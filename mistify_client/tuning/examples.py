@@ -71,7 +71,8 @@ def read_examples(path: Path, manifest: Manifest, training: Training) -> Example
         Examples with labels in the shapes for training; yes-or-no labels are integers.
 
     Raises:
-        MistifyError: As for `read_arrays`; also for fractional yes-or-no labels.
+        MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the network,
+            or fractions as yes-or-no labels.
     """
     kinds = training.kinds
     examples = with_whole_answers(read_arrays(path, manifest.inputs, manifest.outputs, kinds), kinds)

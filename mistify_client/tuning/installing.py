@@ -39,7 +39,10 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
         The directory of the new version.
 
     Raises:
-        MistifyError: CONFLICT, the tuned version is not the current one; as for `install`.
+        MistifyError: CONFLICT, the tuned version is not the current one; NOT_FOUND, it is gone, or cannot be
+            trained; STORE_VERSION, a newer version of Mistify has replaced it; INVALID_DATASET, the weights
+            do not fit; CORRUPT_PACKAGE, a file of it, or of the state of the package, is missing or damaged.
+        OSError: The version cannot be written, for example on a full disk.
     """
     check_base(package, tuned)  # otherwise the tuned version may have been removed
     with _staging(package) as new:

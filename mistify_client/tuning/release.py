@@ -81,8 +81,11 @@ def noisy_examples(
         Noisy examples, the same number and in the same shapes.
 
     Raises:
-        MistifyError: PRIVACY_BUDGET, the budget does not suffice; UNAVAILABLE, the data or the ledger cannot
-            be written; as for `check_takes_noise`.
+        MistifyError: PRIVACY_BUDGET, the budget does not suffice, or the ledger is damaged, has another
+            budget or cannot be written; INVALID_CONFIG, the network has more than one input or output, its
+            input is not float32, or the targets are not one class for each example; INVALID_DATASET, inputs
+            are not finite, or classes are unknown; UNAVAILABLE, the data cannot be written, or the ledger
+            cannot be opened; CORRUPT_PACKAGE, the noisy data that were stored before are damaged.
     """
     check_takes_noise(examples, trainer)
     (name, inputs), (output, targets) = *examples.inputs.items(), *examples.targets.items()

@@ -101,12 +101,16 @@ def tune(
         display: Shows progress.
 
     Raises:
-        MistifyError: NOT_FOUND, the package cannot be trained, or there is no such group; INVALID_DATASET,
-            the examples do not fit, or are too few; INVALID_CONFIG, as for `check_takes_noise`, if a model is
-            published with privacy; INVALID_PUBLICATION, the group requires other hints; CONFLICT, the
-            package is already being tuned, or got another version in the meantime, or was adapted in layers
-            that are not trained; CORRUPT_PACKAGE, a file of the package, or of its state, cannot be used;
-            UNTRUSTED, no trusted key has signed the package.
+        MistifyError: NOT_FOUND, there is no package, it cannot be trained, or there is no such group;
+            INVALID_DATASET, the examples do not fit, or are too few; INVALID_CONFIG, the file of trusted keys
+            cannot be used, or a model is to be published with privacy, and its network does not take one
+            float32 input and give one class for each example; INVALID_PUBLICATION, the group requires other
+            hints; CONFLICT, the package is already being tuned, or got another version in the meantime, or
+            was adapted in layers that are not trained; STORE_VERSION, a newer version of Mistify wrote it;
+            CORRUPT_PACKAGE, a file of the package, or of its state, cannot be used; UNTRUSTED, no trusted key
+            has signed the package; UNAVAILABLE, the library for signatures is not installed; UNAUTHENTICATED
+            or PERMISSION_DENIED, the server refuses the token.
+        OSError: A file cannot be written, for example on a full disk.
     """
     shipped = Path(package)
     require_trusted(shipped)

@@ -248,7 +248,9 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
 
     Raises:
         MistifyError: NOT_FOUND, there is no package, or it has no training network, with the reason;
-            CORRUPT_PACKAGE; UNTRUSTED, no trusted key has signed it.
+            STORE_VERSION, a newer version of Mistify wrote it; CORRUPT_PACKAGE, a file is missing or damaged;
+            UNTRUSTED, no trusted key has signed it; UNAVAILABLE, the library for signatures is not installed;
+            INVALID_CONFIG, the file of trusted keys cannot be used.
     """
     directory = Path(package)
     require_trusted(directory)
@@ -297,7 +299,10 @@ def write_weights(
         The path of the file.
 
     Raises:
-        MistifyError: As for `load_trainer`; INVALID_DATASET for weights that do not fit.
+        MistifyError: NOT_FOUND, there is no package, or it has no training network, with the reason;
+            STORE_VERSION, a newer version of Mistify wrote it; CORRUPT_PACKAGE, a file is missing or damaged;
+            INVALID_DATASET, the weights do not fit.
+        OSError: The file cannot be written.
     """
     directory = Path(package)
     manifest = verify(directory)

@@ -70,7 +70,9 @@ class Tuner:
             The progress at `Stage.INSTALL`, with the best weights.
 
         Raises:
-            MistifyError: As for `Exchange.join`, except for an unreachable server.
+            MistifyError: INVALID_PUBLICATION, the group requires other hints; NOT_FOUND, there is no such
+                group; other errors of the server, such as UNAUTHENTICATED, but not UNAVAILABLE, with which
+                the tuner continues alone; CORRUPT_PACKAGE, the stored predictions of a peer are damaged.
         """
         exchange = self._exchange
         if exchange is not None:

@@ -97,7 +97,7 @@ class Authenticator:
         """Return the caller who sent an `authorization` header; None if it identifies nobody.
 
         Raises:
-            MistifyError: As for `caller`.
+            MistifyError: UNAVAILABLE, the store cannot be read.
         """
         sent = header.startswith(_BEARER)
         return await self.caller(Credential.of(header.removeprefix(_BEARER)) if sent else None)

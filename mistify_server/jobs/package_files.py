@@ -19,7 +19,8 @@ CHUNK: Final = 256 * 1024
 class PackageFiles:
     """The files of packages, and the keys that sign them.
 
-    Methods with a job and a goal raise `MistifyError` NOT_FOUND for unknown ones, and those of other tenants.
+    Methods with a job and a goal raise `MistifyError` NOT_FOUND for unknown ones, and those of other tenants;
+    STORE_VERSION for a goal that only a newer version of Mistify can read.
     """
 
     def __init__(self, store: Store) -> None:
@@ -39,7 +40,9 @@ class PackageFiles:
         """Yield a file of a goal's package from an offset, in pieces of `CHUNK` bytes.
 
         Raises:
-            MistifyError: INVALID_CONFIG, the offset is not within the file; as for `file`.
+            MistifyError: INVALID_CONFIG, the offset is not within the file; NOT_FOUND, the goal has no such
+                file; CORRUPT_PACKAGE, the file is damaged; UNAVAILABLE, the store cannot be read;
+                STORE_REFUSED, its bucket refuses the key.
         """
         file, path = await asyncio.to_thread(self.file, job_id, goal_id, file_name)
         if not 0 <= offset <= file.size:
@@ -58,7 +61,7 @@ class PackageFiles:
 
         Raises:
             MistifyError: NOT_FOUND, the goal has no such file; CORRUPT_PACKAGE, the file is damaged;
-                UNAVAILABLE, the store cannot be read.
+                UNAVAILABLE, the store cannot be read; STORE_REFUSED, its bucket refuses the key.
         """
         files = self._files_of(job_id, goal_id)
         packaged = next((file for file in files if file.name == file_name), None)
@@ -74,7 +77,7 @@ class PackageFiles:
 
         Raises:
             MistifyError: NOT_FOUND, there is no such goal or it has no package; CORRUPT_PACKAGE, a file is
-                damaged; UNAVAILABLE, the store cannot be read.
+                damaged; UNAVAILABLE, the store cannot be read; STORE_REFUSED, its bucket refuses the key.
         """
         return [(file, self._intact(goal_id, file)) for file in self._files_of(job_id, goal_id)]
 

@@ -77,7 +77,10 @@ class PreparedJobs:
         """Return the goals and plans of a submission, or the job that has its key, which is restored.
 
         Raises:
-            MistifyError: As for `PortingService.submit`.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems; QUOTA_EXCEEDED,
+                the caller may have no further unfinished job; CONFLICT, the key belongs to another config;
+                UNAVAILABLE or INTERNAL, the store cannot be read, or a worker failed for a reason unrelated
+                to the configs.
         """
         outcome = await self._first_outcome(request)
         if not isinstance(outcome, _Uninspected):

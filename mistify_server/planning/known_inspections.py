@@ -60,7 +60,7 @@ class KnownInspections:
             inspect: Inspects the source.
 
         Raises:
-            MistifyError: As for `inspect`; UNAVAILABLE, the store cannot be written.
+            MistifyError: UNAVAILABLE, the inspection cannot be stored; or raised by `inspect`.
         """
         key = await asyncio.to_thread(self._key, task)
         if key is None:

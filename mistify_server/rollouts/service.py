@@ -114,7 +114,7 @@ class RolloutService:
         """Return a roll-out.
 
         Raises:
-            MistifyError: NOT_FOUND.
+            MistifyError: NOT_FOUND, there is no such roll-out.
         """
         return self._devices.progress(self._rollout(rollout_id))
 
@@ -122,7 +122,8 @@ class RolloutService:
         """Admit no further devices and stages; limits still apply.
 
         Raises:
-            MistifyError: NOT_FOUND; CONFLICT, it has ended; UNAVAILABLE, the store cannot be written.
+            MistifyError: NOT_FOUND, there is no such roll-out; CONFLICT, it has ended; UNAVAILABLE, the store
+                cannot be written.
         """
         return self._with_state(rollout_id, RolloutState.PAUSED, f"paused by {current_caller().name}")
 
@@ -130,7 +131,8 @@ class RolloutService:
         """Undo `pause`; the minimum time of the stage starts again.
 
         Raises:
-            MistifyError: As for `pause`.
+            MistifyError: NOT_FOUND, there is no such roll-out; CONFLICT, it has ended; UNAVAILABLE, the store
+                cannot be written.
         """
         return self._with_state(rollout_id, RolloutState.RUNNING, f"resumed by {current_caller().name}")
 
@@ -140,8 +142,8 @@ class RolloutService:
         One that was rolled back does not change, so that the call can be repeated.
 
         Raises:
-            MistifyError: NOT_FOUND; CONFLICT, it has stopped by itself, or a later roll-out has replaced its
-                package; UNAVAILABLE, the store cannot be written.
+            MistifyError: NOT_FOUND, there is no such roll-out; CONFLICT, it has stopped by itself, or a later
+                roll-out has replaced its package; UNAVAILABLE, the store cannot be written.
         """
         with self._changing:
             return self._rolled_back(self._rollout(rollout_id))

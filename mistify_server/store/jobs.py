@@ -89,8 +89,8 @@ class JobStore(ABC):
 
     Every method is one transaction. Once a writing method has returned, its changes survive a machine crash.
     Calls take milliseconds, unless they read or write all goals of a job with thousands. All methods raise
-    `MistifyError` NOT_FOUND if there is no such job, and UNAVAILABLE if the disk is full, read-only or
-    broken.
+    `MistifyError` NOT_FOUND if there is no such job, STORE_VERSION if only a newer version of Mistify can
+    read it, and UNAVAILABLE if the disk is full, read-only or broken.
     """
 
     def create(

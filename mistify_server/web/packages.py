@@ -177,8 +177,9 @@ def _archive(stored: PackageFiles, job_id: str, goal_ids: Sequence[str]) -> IO[b
     """Return an open archive of the packages of goals, in an unnamed file that disappears when closed.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, a file has changed meanwhile; UNAVAILABLE, there is no room for the
-            archive; as for `PackageFiles.files`.
+        MistifyError: NOT_FOUND, there is no such goal or it has no package; CORRUPT_PACKAGE, a file is
+            damaged, or has changed meanwhile; UNAVAILABLE, the store cannot be read, or there is no room for
+            the archive; STORE_REFUSED, its bucket refuses the key.
     """
     files = {goal_id: stored.files(job_id, goal_id) for goal_id in goal_ids}
     try:

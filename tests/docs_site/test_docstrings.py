@@ -75,6 +75,12 @@ def test_entries_that_continue_the_name_are_refused_except_for_errors(text: str)
     assert not list(Entry(1, "Raises", "ValueError", text).faults())
 
 
+@pytest.mark.parametrize("text", ["As for `load`.", "CONFLICT, twice; as for `load`.", "As for a call."])
+def test_errors_that_refer_to_another_call_are_refused(text: str) -> None:
+    assert len(list(Entry(1, "Raises", "MistifyError", text).faults())) == 1
+    assert not list(Entry(1, "Raises", "MistifyError", "INVALID_MODEL, it is used as for training.").faults())
+
+
 def test_an_entry_that_repeats_its_name_is_refused() -> None:
     assert len(list(Entry(1, "Args", "model_file", "The file of the model.").faults())) == 1
     assert not list(Entry(1, "Args", "model_file", "The file of the tuned model.").faults())

@@ -50,7 +50,8 @@ class NNFactoryExecutor(PruningExecutor):
         """Take the best slice for the assignment's task and budget.
 
         Raises:
-            ValueError: As for `preview`.
+            MistifyError: INVALID_CONFIG, the supernet knows no such property.
+            ValueError: There is no task, no supernet was prepared, or the supernet knows no such class.
         """
         state = PruningState.of(self.preview(assignment), assignment, self._structure_loss)
         self._current = state.at_start_of(assignment)
@@ -59,7 +60,8 @@ class NNFactoryExecutor(PruningExecutor):
         """Return the slice that `init` uses.
 
         Raises:
-            ValueError: As for `slices`.
+            MistifyError: INVALID_CONFIG, the supernet knows no such property.
+            ValueError: There is no task, no supernet was prepared, or the supernet knows no such class.
         """
         choices = self.slices(assignment)
         with activity("cutting"):
@@ -73,7 +75,8 @@ class NNFactoryExecutor(PruningExecutor):
         """Return the slices of the assignment's task.
 
         Raises:
-            ValueError: There is no task, or no supernet was prepared.
+            MistifyError: INVALID_CONFIG, the supernet knows no such property.
+            ValueError: There is no task, no supernet was prepared, or the supernet knows no such class.
         """
         if assignment.task is None or not assignment.prepared:
             raise ValueError("the assignment has no task or no preparation; expected both of them")

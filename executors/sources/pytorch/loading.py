@@ -24,7 +24,8 @@ def load_pytorch(path: Path, call: str, weights: Path | None = None) -> OnnxNetw
         weights: A file that the function takes as its argument; None if it takes none.
 
     Raises:
-        MistifyError: INVALID_MODEL: PyTorch is not installed, the call fails, or as for `read_onnx`.
+        MistifyError: INVALID_MODEL, PyTorch or onnx is not installed, the call fails or takes too long or too
+            much memory, or the network cannot be exported to ONNX, or translated from it.
     """
     directory, process = Path(tempfile.mkdtemp()), DisposableProcess()
     exported = directory / f"{path.stem}.onnx"

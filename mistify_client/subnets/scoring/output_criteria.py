@@ -123,7 +123,7 @@ def criterion_for(kind: OutputEncoding, right: Array, metric: Metric = Metric.ME
         metric: The metric for scoring subnets.
 
     Raises:
-        MistifyError: As for `ClassificationCriterion`.
+        MistifyError: INVALID_DATASET, all classes are unknown.
     """
     if kind is OutputEncoding.FIGURES:
         return RegressionCriterion(right, absolute=metric is Metric.MAE)

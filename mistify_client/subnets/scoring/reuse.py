@@ -88,7 +88,8 @@ class GroupEvaluation:
             subnets: Subnets without duplicates.
 
         Raises:
-            MistifyError: As for `LoadedBlock`.
+            MistifyError: CORRUPT_PACKAGE, naming the file of a block that is missing or damaged, or that
+                LiteRT cannot run; INVALID_DATASET, the data do not fit the network.
         """
         return_memory()  # of the previous group's blocks
         tree = tree_of(subnets, self._table, self._bytes_at, self._feature_bytes)

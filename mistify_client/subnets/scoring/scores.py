@@ -45,7 +45,9 @@ class SubnetScorer:
             metric: The package's metric; None if it has none.
 
         Raises:
-            MistifyError: As for `LoadedBlock` and `ClassificationCriterion`.
+            MistifyError: CORRUPT_PACKAGE, naming the file of a block that is missing or damaged, or that
+                LiteRT cannot run; INVALID_DATASET, the data do not fit the network, or all classes are
+                unknown.
         """
         self._evaluation = evaluation
         self._infos = {info.name: info for info in store.outputs}
@@ -63,7 +65,8 @@ class SubnetScorer:
             subnets: Subnets without duplicates.
 
         Raises:
-            MistifyError: As for `LoadedBlock`.
+            MistifyError: CORRUPT_PACKAGE, naming the file of a block that is missing or damaged, or that
+                LiteRT cannot run; INVALID_DATASET, the data do not fit the network.
         """
         sums = [dict.fromkeys(self._criteria, np.zeros(())) for _ in subnets]
         for number, rows, outputs in self._evaluation(subnets):

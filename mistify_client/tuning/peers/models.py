@@ -64,9 +64,11 @@ class PeerModels:
         """Return the manifest and the network of a package; download it if it is missing or damaged.
 
         Raises:
-            MistifyError: As for the download; UNAVAILABLE, there is not enough disk space; CORRUPT_PACKAGE,
-                the network is not the one that the peer has tuned; UNTRUSTED, no trusted key has signed it;
-                INVALID_MODEL, its inputs or outputs differ from those of the own package.
+            MistifyError: UNAVAILABLE, NO_ROOM, NOT_FOUND or another error of the download, the package cannot
+                be fetched; CORRUPT_PACKAGE, the network is not the one that the peer has tuned, or a file is
+                damaged; STORE_VERSION, a newer version of Mistify made the package; UNTRUSTED, no trusted key
+                has signed it; INVALID_CONFIG, the file of trusted keys cannot be used; INVALID_MODEL, its
+                inputs or outputs differ from those of the own package.
         """
         directory = self._path(reference)
         try:
@@ -160,7 +162,11 @@ class PeerOutputs:
         Raises:
             MistifyError: INVALID_PUBLICATION, its weights or its network cannot be used, for example because
                 it needs a newer LiteRT; UNAVAILABLE, the outputs cannot be written, for example on a full
-                disk; as for `PeerModels.get`.
+                disk; this, NO_ROOM, NOT_FOUND or another error of the download, its package cannot be
+                fetched; CORRUPT_PACKAGE, the network is not the one that the peer has tuned, or a file is
+                damaged; STORE_VERSION, a newer version of Mistify made the package; UNTRUSTED, no trusted key
+                has signed it; INVALID_CONFIG, the file of trusted keys cannot be used; INVALID_MODEL, its
+                inputs or outputs differ from those of the own package.
         """
         key = self.key(file.peer)
         if self.has(key):

@@ -66,7 +66,11 @@ class Teachers:
         return all(map(self._outputs.has, keys))
 
     def ensemble(self, keys: Sequence[str]) -> Ensemble:
-        """Return the teacher from the peers with these keys."""
+        """Return the teacher from the peers with these keys.
+
+        Raises:
+            MistifyError: CORRUPT_PACKAGE, stored predictions are damaged.
+        """
         return Ensemble([self._outputs.read(key, self._trainer.manifest) for key in keys])
 
     def _judge(self, keys: Sequence[str]) -> Judgement:

@@ -30,7 +30,8 @@ def is_outdated(backend: Backend) -> bool:
     """Check whether a database needs migration; False if it does not exist.
 
     Raises:
-        MistifyError: STORE_VERSION, a newer or a much older Mistify wrote it; UNAVAILABLE, it cannot be read.
+        MistifyError: STORE_VERSION, a newer or a much older Mistify wrote it, or it is damaged; UNAVAILABLE,
+            it cannot be read.
     """
     if not backend.exists():
         return False
@@ -52,8 +53,8 @@ def migrate(backend: Backend) -> None:
         backend: A database without other writers.
 
     Raises:
-        MistifyError: STORE_VERSION, as in `is_outdated`, or a step failed; CONFLICT, it belongs to another
-            store; UNAVAILABLE, it cannot be written.
+        MistifyError: STORE_VERSION, a newer or a much older Mistify wrote it, it is damaged, or a step
+            failed; CONFLICT, it belongs to another store; UNAVAILABLE, it cannot be read or written.
     """
     if not is_outdated(backend):
         return
