@@ -15,7 +15,7 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 from mistify.errors import Problem
-from mistify.parsing.validation import InvalidValue, json_path, paths_around, shown, unknown_name
+from mistify.parsing.validation import InvalidValue, explained, json_path, paths_around, shown, unknown_name
 
 Object: TypeAlias = dict[str, Any]
 
@@ -104,9 +104,9 @@ def _with_defaults(file: Object, problems: list[Problem]) -> list[Entry]:
     """Return the goals of a file with the defaults filled in."""
     known = {_DEFAULTS: (dict, "an object"), _GOALS: (list, "a list of goals")}
     unknown = [key for key in file if key not in known]
-    problems += [
-        Problem(json_path([key]), f"the key {shown(key)}", *unknown_name(key, known)) for key in unknown
-    ]
+    problems += explained(
+        unknown, lambda key: Problem(json_path([key]), f"the key {shown(key)}", *unknown_name(key, known))
+    )
     for key, (kind, expected) in known.items():
         if not isinstance(file.get(key, kind()), kind):
             problems.append(InvalidValue(file[key], expected, "see docs/config.md").problem(key))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -25,18 +24,18 @@ from mistify.errors import THE_CONFIG, MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.rechecking import Rechecked, rechecked
 from mistify.parsing.validation import (
+    MOST_PROBLEMS,
     InvalidValue,
     Keys,
+    explained,
+    first_of,
+    further,
     json_path,
     mistake_of,
-    problems_of,
     shown,
     unknown_name,
 )
 from mistify.plugins import UnusablePlugInError, check_plug_in, plug_ins
-
-#: Invalid goals that are checked again for further problems: an error message has no room for more.
-_MOST_RECHECKED: Final = 1_000
 
 _OF_THE_JOB: Final = "of the job"
 
@@ -69,8 +68,9 @@ class BatchReading:
         source: The name of the text in errors.
         configs: The valid goals, by their indices.
         invalid: The invalid goals by their indices, each with its value and its errors.
-        problems: All problems of the text, at their places in it. A value with a problem as JSON (a duplicate
-            key, an infinite number) is not reported twice.
+        problems: The problems of the text, at their places in it: of each kind about the first thousand, and
+            how many follow. A value with a problem as JSON (a duplicate key, an infinite number) is not
+            reported twice.
         entries: All goals after expansion.
     """
 
@@ -152,19 +152,18 @@ def read_batch(
     if not entries and not problems:
         problems.append(Problem("the list", "no config", "at least one", "add a config"))
     configs, invalid = _validated([entry.value for entry in entries], common or {})
-    repaired = {
-        index: rechecked(PortingConfig, _with_common(value, common or {}), f"[{index}]")
-        for index, (value, _) in islice(invalid.items(), _MOST_RECHECKED)
-    }
-    wrong = (
-        repaired[index].problems
-        if index in repaired
-        else problems_of(error, PortingConfig, f"[{index}]", value)
-        for index, (value, error) in invalid.items()
-    )
-    found = in_the_file(chain.from_iterable(wrong), entries)
-    problems += [problem for problem in found if problem.place not in known]
-    problems += in_the_file(_problems_together(entries, configs, repaired, server_knows_more), entries)
+    repaired: dict[int, Rechecked[PortingConfig]] = {}
+    wrong, others = list[Problem](), 0
+    for index, (value, mistakes) in invalid.items():
+        if len(wrong) < MOST_PROBLEMS:
+            repaired[index] = rechecked(PortingConfig, _with_common(value, common or {}), f"[{index}]")
+            wrong += repaired[index].problems
+        else:
+            others += mistakes.error_count()
+    problems += [problem for problem in in_the_file(wrong, entries) if problem.place not in known]
+    problems += further(others)
+    together = _problems_together(entries, configs, repaired, server_knows_more)
+    problems += in_the_file(together, entries)
     return BatchReading(source, configs, invalid, tuple(dict.fromkeys(problems)), entries)
 
 
@@ -209,12 +208,12 @@ def _problems_together(
     values, places = [entry.value for entry in entries], [entry.place for entry in entries]
     if not server_knows_more:
         yield from _unknown_limits(values)
-        yield from _unusable_names(written())
+        yield from first_of(_unusable_names(written()))
     accuracy, metrics = ("adaptation_goal", "accuracy"), (("dataset", "metric"), ("dataset", "metrics"))
-    yield from _figures_above_shares(written(accuracy, *metrics))
-    yield from _unanswered_tasks(written(("task",), ("dataset",)))
-    yield from _repeated_ids(values, places)
-    yield from _unequal_hardware(written(("hardware",)), places)
+    yield from first_of(_figures_above_shares(written(accuracy, *metrics)))
+    yield from first_of(_unanswered_tasks(written(("task",), ("dataset",))))
+    yield from first_of(_repeated_ids(values, places))
+    yield from first_of(_unequal_hardware(written(("hardware",)), places))
 
 
 def _figures_above_shares(configs: Mapping[int, PortingConfig]) -> Iterator[Problem]:
@@ -259,12 +258,19 @@ def _repeated_ids(entries: Sequence[object], places: Sequence[str]) -> Iterable[
 
 def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
     known = KnownGoal.model_fields
+    unknown = list[tuple[int, str]]()
+
+    def problem_of(limit: tuple[int, str]) -> Problem:
+        index, key = limit
+        place = json_path([key], f"[{index}].adaptation_goal")
+        return Problem(place, f"the key {shown(key)}", *unknown_name(key, known))
+
     for index, entry in enumerate(entries):
         goal = entry.get("adaptation_goal") if isinstance(entry, dict) else None
         for key in goal if isinstance(goal, dict) else ():
             if key not in known:
-                place = json_path([key], f"[{index}].adaptation_goal")
-                yield Problem(place, f"the key {shown(key)}", *unknown_name(key, known))
+                unknown.append((index, key))
+    return explained(unknown, problem_of)
 
 
 def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from mistify.errors import Problem
-from mistify.parsing.validation import json_path, shown
+from mistify.parsing.validation import first_of, json_path, shown
 
 MAX_CHARACTERS = 16 * 2**20
 MAX_DEPTH = 32
@@ -42,7 +42,7 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
     """Parse a JSON text.
 
     Returns:
-        The value, and all problems by JSON path: duplicate keys, unusable numbers, texts that cannot be
+        The value, and its problems by JSON path: duplicate keys, unusable numbers, texts that cannot be
         encoded in UTF-8.
 
     Raises:
@@ -71,7 +71,7 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
         raise JsonError(_syntax_problem(text, error.pos, error.msg)) from error
     except RecursionError as error:
         raise JsonError(_too_deep(_place(()))) from error
-    return value, list(_problems(value, (), duplicates))
+    return value, list(first_of(_problems(value, (), duplicates)))
 
 
 def _plain_json(text: str) -> str:

@@ -13,13 +13,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mistify.errors import Problem
-from mistify.parsing.validation import Keys, existing, field_at, json_path, problems_of, shown
+from mistify.parsing.validation import MOST_PROBLEMS, Keys, existing, field_at, json_path, problems_of, shown
 
 #: Validation context in which the outermost model skips checks across its fields.
 FIELDS_ALONE: Final = "fields alone"
 
 #: Maximum number of replacement rounds for a value: replacing one mistake may reveal the next.
 _MOST_ROUNDS: Final = 20
+
+_NOTHING: Final = object()
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -59,13 +61,18 @@ def rechecked(model: type[M], value: Any, place: str = "") -> Rechecked[M]:
             valid = model.model_validate(checking.value, context=context)
         except ValidationError as error:
             errors = error.errors()
+            if len(errors) > MOST_PROBLEMS:  # nobody reads what else there is
+                problems += problems_of(errors, model, place, value)
+                break
             if checking.fill(errors):
                 continue
             found = problems_of(filter(checking.is_mistake, errors), model, place, value)
             problems += (checking.as_written(problem, place) for problem in found)
+            before = context
             if any(not details["loc"] for details in errors):  # each of its fields is valid
                 context = FIELDS_ALONE
-            checking.leave_out(errors)
+            if not checking.leave_out(errors) and context == before:
+                break  # the next round would find the same
         else:
             return Rechecked(valid, tuple(dict.fromkeys(problems)), frozenset(checking.replaced))
     return Rechecked(None, tuple(dict.fromkeys(problems)), frozenset(checking.replaced))
@@ -109,15 +116,21 @@ class _Rechecking:
                 return replace(problem, value=shown(_at(self._original, place[:-1])))
         return problem
 
-    def leave_out(self, errors: list[ErrorDetails]) -> None:
-        """Remove the values that errors refer to; for an item of a list, the whole list."""
+    def leave_out(self, errors: list[ErrorDetails]) -> bool:
+        """Remove the values that errors refer to; for an item of a list, the whole list.
+
+        Returns:
+            Whether there was any.
+        """
+        removed = False
         places = {self._in_an_object(existing(details, self.value)): details["type"] for details in errors}
         for place, kind in places.items():
             if place and _is_in(self.value, place[:-1]):
                 field = None if kind == "extra_forbidden" else field_at(self._model, place)
                 examples = field.examples[:1] if field is not None and field.examples else []
                 self.replaced.setdefault(place, deepcopy(examples))
-                _at(self.value, place[:-1]).pop(place[-1], None)
+                removed |= _at(self.value, place[:-1]).pop(place[-1], _NOTHING) is not _NOTHING
+        return removed
 
     def _in_an_object(self, place: Keys) -> Keys:
         """Return the place of a value in an object, or of the list that contains the value."""

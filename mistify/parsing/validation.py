@@ -4,21 +4,28 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
+from itertools import islice
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from mistify.errors import Problem
+from mistify.wording import counted
 
 __all__ = ["Settings"]
+
+_T = TypeVar("_T")
 
 #: The keys and indices that lead to a value.
 Keys: TypeAlias = tuple[str | int, ...]
 
 #: A setting's text, without the white space around it.
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
+
+#: The most problems of one kind that are reported: nobody reads more, and each takes time to explain.
+MOST_PROBLEMS: Final = 1_000
 
 #: Placeholder for an unavailable value.
 _UNKNOWN: Final = object()
@@ -107,6 +114,32 @@ def unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
     return f"one of {some_of(known)}", fix
 
 
+def explained(
+    mistakes: Iterable[_T], problem_of: Callable[[_T], Problem], place: str = ""
+) -> Iterator[Problem]:
+    """Yield the problems of the first `MOST_PROBLEMS` mistakes, and the number of the others.
+
+    Args:
+        problem_of: Returns the problem of a mistake.
+        place: The place of the others.
+    """
+    remaining = iter(mistakes)
+    yield from map(problem_of, islice(remaining, MOST_PROBLEMS))
+    yield from further(sum(1 for _ in remaining), place)
+
+
+def first_of(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the first `MOST_PROBLEMS` problems, and the number of the others."""
+    return explained(problems, lambda problem: problem)
+
+
+def further(count: int, place: str = "") -> Iterator[Problem]:
+    """Yield the problem that there are further mistakes, if there are any."""
+    if count:
+        fix = "correct the others first, and try again"
+        yield Problem(place or "other places", f"up to {counted(count, 'further mistake')}", "none", fix)
+
+
 def mistake_of(check: Callable[[], object]) -> InvalidValue | None:
     """Return the mistake that a check raises; None if it passes."""
     try:
@@ -135,7 +168,7 @@ def problems_of(
     place: str = "",
     value: Any = _UNKNOWN,
 ) -> list[Problem]:
-    """Convert the errors of a validation to problems, one for each place.
+    """Convert the first errors of a validation to problems, one for each place, and say how many follow.
 
     Args:
         error: Raised by `model.model_validate`, or some of its details.
@@ -145,7 +178,8 @@ def problems_of(
         value: The validated value, to distinguish places in it from names that pydantic adds.
     """
     innermost: dict[tuple[Keys, int], ErrorDetails] = {}
-    for number, details in enumerate(error.errors() if isinstance(error, ValidationError) else error):
+    errors = error.errors() if isinstance(error, ValidationError) else list(error)
+    for number, details in enumerate(errors[:MOST_PROBLEMS]):
         keys = existing(details, value)
         same = keys, -1 if keys != details["loc"] else number  # a union reports one error for each type
         if same not in innermost or len(innermost[same]["loc"]) < len(details["loc"]):
@@ -155,7 +189,7 @@ def problems_of(
         _problem(details, model, keys, place)
         for (keys, _), details in innermost.items()
         if not (details["type"] == "too_short" and _any_inside(keys, places))
-    ]
+    ] + list(further(len(errors[MOST_PROBLEMS:]), place))
 
 
 def _any_inside(keys: Keys, places: Iterable[Keys]) -> bool:
