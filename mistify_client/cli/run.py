@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 import typer
@@ -142,7 +143,7 @@ def _read_text(path: Path) -> str:
 def _read(path: Path) -> Array:
     try:
         array: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise _invalid(path, str(error), "a .npy file with one array") from error
     if not isinstance(array, np.ndarray):
         raise _invalid(path, "an archive", "a .npy file with one array")

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from mistify.errors import MistifyError, Problem, invalid_config
 from mistify.package.manifest import Manifest
 from mistify.package.training import OutputEncoding, Training
-from mistify.parsing.validation import Settings, problems_of
+from mistify.parsing.validation import InvalidValue, Settings, problems_of, together
 from mistify.peers.hints import Hints, invalid_hints
 from mistify.peers.membership import MOST_PEERS
 from mistify_client.examples import Examples
@@ -48,6 +48,14 @@ class TuningFile(Settings):
     rehearsal: float = Field(
         default=TrainingSettings.rehearsal, ge=0, le=100, description="0 to 100", examples=[1]
     )
+
+    @model_validator(mode="after")
+    def _protects_labels(self) -> "TuningFile":
+        if self.hints.get("labels") == COUNTED and self.privacy and self.privacy.label_epsilon is not None:
+            expected = "no exact counts of the labels that label_epsilon protects"
+            fix = "give shares that do not depend on the data, or remove one of the two"
+            raise together(type(self).__name__, [(("hints", "labels"), InvalidValue(COUNTED, expected, fix))])
+        return self
 
     def training_settings(self) -> TrainingSettings:
         """Return the settings of the training."""

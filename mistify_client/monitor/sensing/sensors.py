@@ -68,7 +68,7 @@ class DeviceSensor:
             cpu_mhz=_read_or_none(lambda: psutil.cpu_freq().current),
             memory_available=_read_or_none(lambda: psutil.virtual_memory().available),
             temperature=_read_or_none(lambda: max(_temperatures())),
-            battery=_read_or_none(lambda: battery.percent / 100),
+            battery=_read_or_none(lambda: min(1.0, battery.percent / 100)),  # a new one may hold more
             plugged=_read_or_none(lambda: battery.power_plugged),
             watts=_read_or_none(self._power.watts),
             cpu_pressure=_read_or_none(lambda: self._files.pressure("cpu")),

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,15 +89,15 @@ class MonitorState:
         """
         with damage_reported(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-            opened = self._lock.open("a+")
+            opened = self._lock.open("ab+", buffering=0)
         with opened as file:
             with locked(self.directory):  # `is_held` briefly takes the daemon's lock as well
                 if not try_lock(file):
                     file.seek(0)
-                    raise _held_by(file.read(), self.directory)
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+                    raise _held_by(file.read().decode(errors="replace"), self.directory)
+            with suppress(OSError):  # on a full disk, it only lacks its number
+                file.truncate(0)
+                file.write(str(os.getpid()).encode())
             yield
 
     @property

@@ -97,8 +97,10 @@ def test_texts_are_tokenized(mistify, pair_package, tmp_path):
 def test_unsuitable_inputs_are_reported(mistify, pets, pair_package, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     np.save(tmp_path / "x.npy", np.ones((1, 4), np.float32))
+    (tmp_path / "cut-off.npz").write_bytes(b"PK\3\4")
     for package, arguments, message in (
         (pets, ["--input", tmp_path / "broken.png"], "broken.png"),
+        (pets, ["--input", tmp_path / "cut-off.npz"], "cut-off.npz"),
         (pets, ["--text", "a fine day"], "image: got a text; expected arrays"),
         (pets, [], "got 0 inputs; expected one for each of image"),
         (pair_package, ["--input", tmp_path / "x.npy"], "got 1 input; expected one for each of left, right"),

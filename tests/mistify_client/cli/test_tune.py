@@ -179,6 +179,17 @@ def test_mistakes_in_the_settings_file_are_reported(settings, text, message):
     assert message in str(caught.value)
 
 
+def test_the_counts_of_labels_that_are_protected_are_not_sent(settings):
+    privacy = '[privacy]\nlower = 0\nupper = 1\nunit = "value"\nepsilon = 1\nbudget = 5\n'
+    counted = 'group = "a"\nhints = { labels = "counted" }\n'
+    assert read_tuning_file(settings(counted + privacy)).hints == {"labels": "counted"}
+    with pytest.raises(MistifyError) as caught:
+        read_tuning_file(settings(f"{counted}{privacy}label_epsilon = 1"))
+    assert 'hints.labels: got "counted"; expected no exact counts of the labels' in str(caught.value)
+    shares = counted.replace('"counted"', "[0.5, 0.5]")
+    assert read_tuning_file(settings(f"{shares}{privacy}label_epsilon = 1")).privacy.label_epsilon == 1
+
+
 def test_a_server_needs_a_group(tune, device):
     result = tune(device(0), "--server", "127.0.0.1:1")
     assert result.exit_code == 2

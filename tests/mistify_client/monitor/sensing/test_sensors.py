@@ -60,3 +60,9 @@ def test_the_highest_of_several_temperatures_counts(monkeypatch):
     temperatures = {"cpu": [SimpleNamespace(current=41.0), SimpleNamespace(current=67.5)], "disk": []}
     monkeypatch.setattr(psutil, "sensors_temperatures", lambda: temperatures, raising=False)
     assert DeviceSensor()().temperature == 67.5
+
+
+def test_a_new_battery_that_holds_more_than_it_should_is_full(monkeypatch):
+    battery = SimpleNamespace(percent=104.0, power_plugged=False)
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: battery, raising=False)
+    assert DeviceSensor()().battery == 1.0

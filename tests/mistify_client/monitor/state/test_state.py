@@ -7,6 +7,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.monitor.state.state import MonitorState
+from tests.support.disks import files_limited_to
 
 HOLD = """
 import sys
@@ -42,6 +43,15 @@ def test_a_killed_daemon_holds_no_lock(package, holder):
     state = MonitorState.of(package)
     assert not state.is_held
     with state.held():
+        assert state.is_held
+    assert not state.is_held
+
+
+def test_a_daemon_starts_on_a_full_disk(package):
+    state = MonitorState.of(package)
+    with state.held():
+        pass
+    with files_limited_to(0), state.held():
         assert state.is_held
     assert not state.is_held
 
