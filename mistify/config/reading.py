@@ -275,9 +275,9 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
 
 def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
     """Yield a problem for each metric and loss that is unknown, or comes from a faulty plug-in."""
-    known = {METRICS: known_metrics(), LOSSES: known_losses()}
-    # Searching for plug-ins takes milliseconds, and most configs of a batch name the same ones.
-    unusable = cache(lambda group, name: _unusable(name, known[group], group))
+    # Searching for plug-ins takes milliseconds, most configs name none, and those of a batch the same ones.
+    known = {METRICS: cache(known_metrics), LOSSES: cache(known_losses)}
+    unusable = cache(lambda group, name: _unusable(name, known[group](), group))
     for index, config in configs.items():
         data = config.dataset
         metrics = {} if data.metric is None else {"metric": data.metric.value}

@@ -48,8 +48,8 @@ class CostScaling:
 
     def costs_at(self, scales: Sequence[float]) -> list[dict[str, float]]:
         """Return the costs at each of several scales."""
-        by_axis = [(2 ** np.interp(scales, self._scales, logs)).tolist() for logs in self._logs.values()]
-        return [dict(zip(self._logs, costs, strict=True)) for costs in zip(*by_axis, strict=True)]
+        logs = np.stack([np.interp(scales, self._scales, own) for own in self._logs.values()], axis=1)
+        return [dict(zip(self._logs, costs, strict=True)) for costs in (2**logs).tolist()]
 
     def completed(self, costs: Costs) -> dict[str, float]:
         """Return the costs of a network on all axes; missing ones follow from its multiply-adds."""
