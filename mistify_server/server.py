@@ -25,6 +25,7 @@ from mistify_server.health import StoreHealth
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
 from mistify_server.identity.tenants import ByTenant
+from mistify_server.jobs.inspection_turns import InspectionTurns
 from mistify_server.jobs.package_files import PackageFiles
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
@@ -285,11 +286,13 @@ def _open_services(
             takes, seconds = settings.resume, settings.lease_seconds
             sharing = SharedJobs(store.leases, jobs, measured, takes=takes, seconds=seconds)
         known = store.inspections if settings.inspections is None else KeptInspections(settings.inspections)
-        inspector = BatchInspector(measured, KnownInspections(known))
+        turns = InspectionTurns(measured.slots + 1)  # one is spare, for inspections alone
+        inspector = BatchInspector(measured, KnownInspections(known), turns.take)
         resolvers = _resolvers(settings, store, models, uploads)
         porting = PortingService(store, jobs, resolvers, inspector, max_goals=settings.max_goals)
         tuning, fleets, rollouts = _services_of_devices(settings, store, index)
-        metrics.registry.register(ServerState(settings.store, store.jobs, jobs, measured, uploads))
+        state = ServerState(settings.store, store.jobs, jobs, measured, uploads, turns=turns)
+        metrics.registry.register(state)
         notified = nullcontext() if sharing is None else store.leases.announced(sharing.on_change)
         with notified, closing(AuditLog(store.logs / AUDIT)) as audit:
             authenticator = Authenticator(settings.token, store.tokens, remote=store.remote)

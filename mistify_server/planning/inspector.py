@@ -1,7 +1,7 @@
 """Inspection of resolved batches: workers load models and data, and measure each source once."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mistify.errors import ErrorCode, MistifyError
@@ -16,10 +16,15 @@ from mistify_server.tasks.tasks import InspectTask, Measure
 
 @dataclass(frozen=True)
 class BatchInspector:
-    """Has an engine's workers inspect batches, unless an inspection is already known."""
+    """Has an engine's workers inspect batches, unless an inspection is already known.
+
+    Attributes:
+        in_turn: Begins an inspection when it is the turn of the current caller, and returns its result.
+    """
 
     engine: TaskEngine
     known: KnownInspections
+    in_turn: Callable[[Callable[[], Awaitable[Result]]], Awaitable[Result]]
 
     async def inspect(
         self, batches: Sequence[ResolvedBatch], problems: ProblemCollector, measures: Collection[Measure] = ()
@@ -67,7 +72,7 @@ class BatchInspector:
         return [task.result() for task in running]
 
     async def _result(self, task: InspectTask) -> Result:
-        return await self.known.result(task, lambda: self.engine.run(task, _ignore))
+        return await self.known.result(task, lambda: self.in_turn(lambda: self.engine.run(task, _ignore)))
 
 
 def _inspection_of(batch: ResolvedBatch, result: Result, problems: ProblemCollector) -> Inspection | None:

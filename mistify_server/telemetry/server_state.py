@@ -13,6 +13,7 @@ from typing_extensions import override
 from mistify.jobs.job import GoalState, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.identity.tenants import ByTenant
+from mistify_server.jobs.inspection_turns import InspectionTurns
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.tenant_uploads import kept_bytes
@@ -28,6 +29,7 @@ class ServerState(Collector):
         directory: The store's directory.
         jobs: The running jobs.
         engine: The engine that runs the workers.
+        turns: The turns of inspections.
     """
 
     def __init__(
@@ -37,10 +39,13 @@ class ServerState(Collector):
         jobs: RunningJobs,
         engine: TaskEngine,
         uploads: ByTenant[Uploads],
+        *,
+        turns: InspectionTurns,
     ) -> None:
         self._directory = directory
         self._store = store
         self._jobs = jobs
+        self._turns = turns
         self._engine = engine
         self._uploads = uploads
 
@@ -53,7 +58,7 @@ class ServerState(Collector):
         yield GaugeMetricFamily(
             "mistify_queue_length",
             "Job steps and inspections waiting for a worker",
-            load.waiting + self._jobs.waiting,
+            load.waiting + self._jobs.waiting + self._turns.waiting,
         )
         yield GaugeMetricFamily("mistify_slots", "Maximum number of concurrent tasks", self._engine.slots)
         yield GaugeMetricFamily("mistify_workers", "Workers that are alive", load.alive)

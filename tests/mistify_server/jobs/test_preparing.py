@@ -18,6 +18,7 @@ from mistify_server.engines.local import LocalEngine
 from mistify_server.identity.authentication import create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.jobs import preparing
+from mistify_server.jobs.inspection_turns import InspectionTurns
 from mistify_server.jobs.preparing import PreparedJob, PreparedJobs, Request
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.inspector import BatchInspector
@@ -55,7 +56,9 @@ class Preparing:
         self.resolver = BatchResolver(models, DataRoots.of([], directory), store.devices)
         # Its workers are not needed, and none is started.
         engine = LocalEngine(["no-such-worker"], directory)
-        self.of = PreparedJobs(store, self.resolver, BatchInspector(engine, self.known), 1_000).of
+        self.of = PreparedJobs(
+            store, self.resolver, BatchInspector(engine, self.known, InspectionTurns(1).take), 1_000
+        ).of
 
     async def inspect(self) -> None:
         async def made() -> Result:
