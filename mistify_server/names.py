@@ -13,6 +13,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Maximum length of a job's name.
 _MOST_JOB_NAME: Final = 100
 
+#: Maximum length of an idempotency key; databases limit what they index.
+MOST_KEY: Final = 200
+
 #: Maximum number of a job's tags, and maximum length of a tag.
 MOST_TAGS: Final = 20
 _MOST_TAG: Final = 64
@@ -47,6 +50,20 @@ def check_job_name(name: str) -> None:
             ErrorCode.INVALID_CONFIG,
             f"got the job name {name[:200]!r}; expected up to {_MOST_JOB_NAME} printable characters on one "
             "line, without spaces around them; rename it",
+        )
+
+
+def check_idempotency_key(key: str) -> None:
+    """Raise an error if an idempotency key is too long, or has control characters; empty for no key.
+
+    Raises:
+        MistifyError: INVALID_CONFIG.
+    """
+    if len(key) > MOST_KEY or not key.isprintable():
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"got the idempotency key {key[:40]!r} with {len(key):,} characters; expected up to {MOST_KEY} "
+            "printable characters; use a random one, such as a UUID",
         )
 
 

@@ -57,10 +57,9 @@ class JobRemovals:
         Raises:
             MistifyError: CONFLICT, the job is unfinished or a group tunes its packages.
         """
-        now_ms = self._now_ms()
-        await asyncio.to_thread(self._own.hide, job_id, now_ms)
+        removed_ms = await asyncio.to_thread(self._own.hide, job_id, self._now_ms())
         _log.info("the job was removed, and can be restored for a day", extra={"job": job_id})
-        return final_removal(now_ms)
+        return final_removal(removed_ms)
 
     async def restore(self, job_id: str) -> None:
         """Undo `hide`; a job that was not removed does not change."""

@@ -22,7 +22,7 @@ from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
 from mistify_server.jobs.submissions import SubmittedJobs
-from mistify_server.names import check_job_name, checked_tags, new_id
+from mistify_server.names import check_idempotency_key, check_job_name, checked_tags, new_id
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unusable, within_reach
@@ -117,6 +117,7 @@ class PortingService:
                 QUOTA_EXCEEDED, in which case nothing was stored or started; CONFLICT, the key belongs to
                 another config.
         """
+        check_idempotency_key(idempotency_key)
         check_job_name(name)
         tags = checked_tags(tags)
         request = Request(config_text, idempotency_key, current_caller().name)
@@ -176,6 +177,7 @@ class PortingService:
                 nothing was added; CONFLICT, the key was used for other goals; QUOTA_EXCEEDED, the job has
                 finished, and its submitter has too many unfinished ones.
         """
+        check_idempotency_key(idempotency_key)
         inspections: Inspections = {}
         await self._check_known(job_id)
         while True:

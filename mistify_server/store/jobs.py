@@ -264,10 +264,13 @@ class JobStore(ABC):
         """Change the name, the tags or the priority of a job."""
 
     @abstractmethod
-    def hide(self, job_id: str, unix_ms: int) -> None:
+    def hide(self, job_id: str, unix_ms: int) -> int:
         """Mark a finished job as removed at a time; lists omit it, and no goals can be added to it.
 
         A job that is already removed keeps its time.
+
+        Returns:
+            The time of its removal.
 
         Raises:
             MistifyError: CONFLICT, the job is unfinished, or a group tunes its packages.

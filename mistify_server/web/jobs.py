@@ -18,6 +18,7 @@ from mistify_server.jobs.event_reads import EventRead
 from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.searching import MOST_SEARCHED, search_of
 from mistify_server.jobs.service import PortingService
+from mistify_server.names import MOST_KEY
 from mistify_server.web.bodies import config_text, described_body, small_body
 from mistify_server.web.node_data import GraphData, NodeFigure, node_data
 from mistify_server.web.problems import responses, with_lines
@@ -54,7 +55,9 @@ _CONFIG = {
     }
 }
 
-IdempotencyKey = Annotated[str, Header(max_length=200, description="A repeated key returns the same job")]
+IdempotencyKey = Annotated[
+    str, Header(max_length=MOST_KEY, description="A repeated key returns the same job")
+]
 PageSize = Annotated[int, Query(ge=1, le=GOALS_PER_PAGE, description="Maximum number of goals")]
 After = Annotated[int, Query(ge=0, le=2**53, description="Number of the last received event")]
 LastEventId = Annotated[int, Header(ge=0, le=2**53, description="The same, as sent by browsers")]

@@ -245,11 +245,13 @@ class SqlJobStore(JobStore):
             self._database.announce(session, job_id)
 
     @override
-    def hide(self, job_id: str, unix_ms: int) -> None:
+    def hide(self, job_id: str, unix_ms: int) -> int:
         with self._database.write() as session:
             row = self._job(session, job_id)
             check_removable(session, row)
-            row.removed_unix_ms = unix_ms if row.removed_unix_ms is None else row.removed_unix_ms
+            removed = unix_ms if row.removed_unix_ms is None else row.removed_unix_ms
+            row.removed_unix_ms = removed
+            return removed
 
     @override
     def restore(self, job_id: str) -> None:

@@ -135,8 +135,9 @@ async def test_files_are_removed_after_a_day(store: Store, plan: BatchPlan) -> N
     artifacts = {name: finished(store, name, plan) for name in ("first", "second", "restored", "kept")}
     with called_by(LOCAL):
         for name in ("first", "restored"):
-            await removals.hide(name)
+            until = await removals.hide(name)
         clock.now += timedelta(hours=1)
+        assert await removals.hide("first") == until, "another request does not postpone it"
         await removals.hide("second")
         await removals.restore("restored")
     clock.now = START + timedelta(days=1)

@@ -104,6 +104,14 @@ async def test_the_same_key_gives_the_same_job(caller: Any, site: Any, make_conf
     assert (await caller.submit(configs)).id != jobs[0].id
 
 
+async def test_keys_that_no_database_indexes_are_refused(caller: Any, make_config: Config) -> None:
+    configs = [make_config("a", FLOP="0.5x")]
+    long = "k" * 3_000
+    for call in (caller.submit(configs, key=long), caller.add("j", configs, long)):
+        error = await failure(call)
+        assert (error.code, "expected up to 200" in error.message) == (ErrorCode.INVALID_CONFIG, True)
+
+
 async def test_jobs_are_listed_page_by_page(caller: Any, make_config: Config) -> None:
     ids = [(await caller.submit([make_config("a", FLOP="0.5x")])).id for _ in range(3)]
     first = await caller.page(2)
