@@ -172,7 +172,7 @@ class ServeConfig(BaseSettings):
         AfterValidator(_size),
         typer.Option(
             metavar="SIZE",
-            help="Disk space for uploaded models and data.",
+            help="Disk space for uploaded models and data; as much for weights that devices publish.",
             show_default=DEFAULT_MAX_UPLOADS,
         ),
     ] = Field(DEFAULT_MAX_UPLOADS, description="a size such as 50GB", examples=["50GB"])

@@ -80,7 +80,7 @@ _GRACE = 2.0
 #: meanwhile.
 _BUSY_SECONDS = 0.5
 
-#: Default limit on the total size of uploads.
+#: Default limit on the total size of uploads, and on that of published weights.
 DEFAULT_MAX_UPLOADS = "50GB"
 
 #: Default limit on the total size of the copies of artifacts in a bucket.
@@ -111,7 +111,7 @@ class ServerSettings:
         engine: The engine that runs tasks: `local`, `ray` or `ray://HOST:PORT`.
         slots: Number of concurrent tasks; None for the engine's default.
         max_goals: Maximum number of goals in a job.
-        max_uploads: Maximum size of all uploads, in bytes.
+        max_uploads: Maximum size of all uploads, and of all weights that devices publish, in bytes.
         index: Where the index of peers is kept: `memory` or `redis://HOST:PORT`.
         certificate: Certificate for TLS; None for a server without TLS.
         token: Secret that callers must send; required for addresses other than loopback.
@@ -337,7 +337,7 @@ def _services_of_devices(
     if settings.join:
         refused: Any = OnMainServer()
         return refused, refused, refused
-    tuning = TuningService(store, index)
+    tuning = TuningService(store, index, most_bytes=settings.max_uploads)
     tuning.sweep()
     tenants = store.tenants()
     fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), tenants)

@@ -44,13 +44,21 @@ class TuningService:
     Args:
         storage: The storage for the indexes.
         now: Returns seconds since 1970.
+        most_bytes: Limit on the total size of published weights.
     """
 
-    def __init__(self, store: Store, storage: IndexStorage, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        storage: IndexStorage,
+        now: Callable[[], float] = time.time,
+        *,
+        most_bytes: float = math.inf,
+    ) -> None:
         self._of_tenant = store.of
         self._tuning = store.tuning
         self._packages = PublishedModels(store)
-        self._weights = WeightFiles(store.weights, store.tuning)
+        self._weights = WeightFiles(store.weights, store.tuning, most_bytes)
         self._neighbourhoods = Neighbourhoods(store.tuning, storage)
         self._now = now
         self._swept_at = now()
@@ -65,7 +73,7 @@ class TuningService:
         return self._of_tenant(current_caller().tenant).tuning
 
     def sweep(self) -> None:
-        """Remove weights left behind by a crash."""
+        """Remove weights left behind by a crash, and count the others."""
         self._weights.sweep()
 
     async def tidy(self) -> None:
@@ -125,7 +133,8 @@ class TuningService:
             chunks: The weights.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION, with every problem found; CONFLICT, the version is stale.
+            MistifyError: INVALID_PUBLICATION, with every problem found; CONFLICT, the version is stale;
+                NO_ROOM, the weights of all groups take too much.
         """
         member, group, before = await asyncio.to_thread(self._calling, key)
         neighbourhood = self._neighbourhoods.of(group)
@@ -137,10 +146,11 @@ class TuningService:
             # The index may have been unavailable the first time.
             await neighbourhood.place(member.name, publication.hints)
             return
-        async with received(publication, chunks, self._weights.incoming()) as path:
-            await asyncio.to_thread(read_weights, path, tunable)
-            async with self._weights.kept(path, publication.sha256):
-                await completed(self._replace(member, publication, neighbourhood))
+        with self._weights.room(publication.size - (0 if before is None else before.size)):
+            async with received(publication, chunks, self._weights.incoming()) as path:
+                await asyncio.to_thread(read_weights, path, tunable)
+                async with self._weights.kept(path, publication.sha256):
+                    await completed(self._replace(member, publication, neighbourhood))
 
     async def _replace(self, member: Member, publication: Publication, neighbourhood: Neighbourhood) -> None:
         """Record a publication in place of the member's earlier one, whose weights are removed."""

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.quantities import format_bytes
 from mistify.peers.membership import Publication
 from mistify_server.jobs.store_writer import completed
 from mistify_server.store.artifacts import Artifacts, digest_of, writing
@@ -80,20 +82,52 @@ class WeightFiles:
 
     Identical weights from several members share one file. Weights that are being published count as
     referenced. Only threads wait for the store.
+
+    Args:
+        most_bytes: Limit on the total size of the files.
     """
 
-    def __init__(self, files: Artifacts, tuning: TuningStore) -> None:
+    def __init__(self, files: Artifacts, tuning: TuningStore, most_bytes: float = inf) -> None:
         self._files = files
         self._tuning = tuning
+        self._most_bytes = most_bytes
+        #: Sizes of the stored files by digest, and their sum with the room for those that are arriving.
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
         self._arriving: Counter[str] = Counter()
         #: Held while weights begin to arrive, or are removed because nothing refers to them.
         self._changing = asyncio.Lock()
+
+    @contextmanager
+    def room(self, new: int) -> Iterator[None]:
+        """Keep room within the block for weights that arrive.
+
+        Args:
+            new: Their size in bytes, less that of the weights that they replace.
+
+        Raises:
+            MistifyError: NO_ROOM.
+        """
+        if new > 0 and self._bytes + new > self._most_bytes:
+            free = max(self._most_bytes - self._bytes, 0.0)
+            more, most, left = (format_bytes(float(size), 3) for size in (new, self._most_bytes, free))
+            raise MistifyError(
+                ErrorCode.NO_ROOM,
+                f"got weights that take {more} more; expected at most {left}: those of all groups may take "
+                f"{most} on this server; remove groups that are no longer tuned, or raise its --max-uploads",
+            )
+        self._bytes += new
+        try:
+            yield
+        finally:
+            self._bytes -= new
 
     @asynccontextmanager
     async def kept(self, path: Path, digest: str) -> AsyncIterator[None]:
         """Store a file; it is removed at the end of the block unless a publication refers to it by then."""
         async with self._changing:
             self._arriving[digest] += 1
+        size = path.stat().st_size
         putting = asyncio.create_task(asyncio.to_thread(self._files.put, path))
         try:
             await asyncio.shield(putting)
@@ -101,6 +135,8 @@ class WeightFiles:
         finally:
             try:
                 await asyncio.wait([putting])  # the file is stored even if the caller was cancelled
+                if not putting.cancelled() and putting.exception() is None:
+                    self._count(digest, size)
             finally:
                 self._arriving -= Counter([digest])
                 await completed(self.collect(digest))
@@ -126,11 +162,20 @@ class WeightFiles:
         async with self._changing:
             if not self._arriving[digest] and not await asyncio.to_thread(self._tuning.has_weights, digest):
                 self._files.remove(artifact_of(digest))
+                self._count(digest, 0)
 
     def sweep(self) -> None:
-        """Remove weights left behind by a crash, before any arrive."""
+        """Remove weights left behind by a crash, and count the others, before any arrive."""
         for digest in self.unpublished():
             self._files.remove(artifact_of(digest))
+        for name in self._files.names():
+            self._count(digest_of(name), self._files.size(name))
+
+    def _count(self, digest: str, size: int) -> None:
+        """Note the size of a stored file; 0 if it was removed."""
+        self._bytes += size - self._sizes.pop(digest, 0)
+        if size:
+            self._sizes[digest] = size
 
     def unpublished(self) -> list[str]:
         """Return the SHA-256 digests of unreferenced weights, including those being uploaded."""
