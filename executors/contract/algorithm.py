@@ -51,7 +51,7 @@ class Algorithm:
         Preparations with equal settings and limits have the same result.
 
         Args:
-            params: The settings.
+            params: Settings of the algorithm in the config.
             least: The tightest limits of all edges.
         """
         settings = params.model_dump(mode="json", exclude=set(self.edge_settings))

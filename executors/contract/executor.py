@@ -93,7 +93,6 @@ class AdaptationExecutor(ABC):
         Workers convert it once for all of its slices. Needs no `init`, and changes nothing.
 
         Args:
-            source: The structure of the source.
             prepared: The result of `prepare` for the source; empty if nothing was prepared.
         """
         return None
@@ -129,7 +128,6 @@ class AdaptationExecutor(ABC):
         Needs no `init`, and changes nothing.
 
         Args:
-            source: The structure of the source.
             prepared: The result of `prepare` for the source; empty if nothing was prepared.
             network: The goal's network, before compression and conversion.
         """

@@ -19,7 +19,7 @@ class Factory:
     """A network from which devices cut slices for their own tasks, and the selection of units for a task.
 
     Attributes:
-        whole: The network.
+        whole: The network with all units open.
         assembler: Returns `logits`, and perhaps `scales` and `shifts`, of all units [requests, units] for
             `task` [requests, properties] and `limit` [requests, 1]. Scales are positive; they and the shifts
             apply in front of the activation of the layer that makes a unit.

@@ -59,7 +59,7 @@ class Params(TrainingParams):
         Numbers above 0 stay at least 1.
 
         Args:
-            pace: The factor.
+            pace: The factor of steps other than those that tune the source.
             source_pace: The factor of the steps that tune the source.
         """
         steps = {

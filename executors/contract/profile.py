@@ -45,7 +45,7 @@ class AlgorithmProfile(BaseModel):
         tune_steps: Steps that tune a network once it meets its budget, repeated while its accuracy is too
             low.
         max_steps: The maximum number of steps for one goal.
-        serves_tasks: `Algorithm.serves_tasks`.
+        serves_tasks: Whether networks for tasks come from one preparation for all of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,7 +67,7 @@ class AlgorithmProfile(BaseModel):
         """Return the profile of an algorithm with these settings.
 
         Args:
-            params: The settings.
+            params: Settings of the algorithm in the config.
             adaptation: Returns the steps until a budget is met, given the largest ratio of the parent's to
                 the goal's costs on any axis, above 1.
             figures: The other attributes.

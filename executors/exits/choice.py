@@ -131,7 +131,7 @@ def best_exits(
         trunk: Multiply-adds of the layers before each of them.
         heads: Multiply-adds of each head.
         whole: Multiply-adds of the network without heads.
-        losses: The allowed losses.
+        losses: Allowed losses of accuracy against the whole network, as shares.
     """
     sizes = range(1, min(MOST_EXITS, len(trunk)) + 1)
     sets = [exits for size in sizes for exits in combinations(range(len(trunk)), size)]

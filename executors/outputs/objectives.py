@@ -44,7 +44,6 @@ class OutputObjective(ABC):
     """The objective of one output: its loss, in TensorFlow, and its predictions, in NumPy.
 
     Attributes:
-        activation: The activation of the output.
         weights: Weight of each class in the loss; None for equal weights.
         plugged_in: The loss of a plug-in, in place of the default one.
         kinds: The kinds of the output, by the names that plug-ins use.
@@ -103,7 +102,7 @@ class OutputObjective(ABC):
 
         Args:
             output: The network's output [batch, ...].
-            target: Targets of the batch.
+            target: Targets of the batch [batch, ...].
             teacher: The teacher's predictions, of the output's shape; None without a teacher.
             share: Weight of the distillation loss, 0 to 1.
             temperature: Softens class probabilities of the output and the teacher.

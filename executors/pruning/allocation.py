@@ -52,7 +52,7 @@ class AllocationTerms:
     """The limits of an allocation, and the weights of groups and blocks.
 
     Attributes:
-        limits: Limits on costs.
+        limits: Axis -> limit on the cost.
         profiles: Profiles of the hardware, including all with limited latency.
         weights: Weight of each group.
         blocks: Weight of each residual block; the others have equal weights.

@@ -52,7 +52,7 @@ def widths_within(
     Args:
         table: The losses of all groups.
         widths: The widest network: number of units left in each group.
-        limits: Limits on costs.
+        limits: Axis -> limit on the cost.
         profiles: Profiles of the hardware with limited latency.
     """
     search = _Search(table, structure, widths, limits, tuple(profiles))

@@ -161,7 +161,7 @@ def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]
     Args:
         arrays: The rows read so far.
         path: The file named in errors.
-        name: Name of the array.
+        name: Name of the array in errors.
         rows: Rows of one shape and type, each with its place in the file.
 
     Raises:

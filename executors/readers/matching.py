@@ -75,7 +75,7 @@ def check_shape(source: str, name: str, array: Array, wanted: Tensor) -> None:
 
     Args:
         source: Name of the data in errors.
-        name: Name of the array.
+        name: Name of the array in errors.
         array: An array of which only shape and type are used.
         wanted: The input or output of the model.
 

@@ -128,7 +128,7 @@ class ArchitectureSpace:
 
         Args:
             genes: Genes of any architecture.
-            limits: Limits on costs.
+            limits: Axis -> limit on the cost.
             depth: Minimum number of blocks, if there are so many; the first blocks that the genes leave out
                 are restored.
 

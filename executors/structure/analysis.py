@@ -57,7 +57,7 @@ class Structure:
         graph: The calls of the model, with nested models inlined.
         groups: The channel groups that can be cut, by name.
         channels: The channels of each tensor of the graph.
-        rules: The rules for its layers.
+        rules: Pattern of layer names -> rule.
     """
 
     graph: Graph

@@ -37,7 +37,7 @@ class Slot:
     Attributes:
         layer: The layer's name in the graph.
         weight: Index of the weight in `layer.weights`.
-        axis: Axis of the weight.
+        axis: The axis of the weight that has the positions.
         role: The effect of the axis on the channels.
         positions: Integer array [units, positions per unit].
     """

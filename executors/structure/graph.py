@@ -76,8 +76,8 @@ class Graph:
     Attributes:
         shapes: Shape of each tensor, batch dimension first (None if it is free).
         dtypes: Type of each tensor.
-        inputs: Input tensors, with the names of the inputs.
-        outputs: Output tensors.
+        inputs: Index of each input tensor -> name of the input.
+        outputs: Indices of the output tensors, in order.
     """
 
     name: str

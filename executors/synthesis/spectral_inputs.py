@@ -21,7 +21,7 @@ class SpectralInputs:
     Visualization, 2017).
 
     Args:
-        shape: Shape of an input.
+        shape: Shape of one input without a batch, channels last.
 
     Attributes:
         variables: The logarithm of the scale, and the mean of each channel as a multiple of the scale;

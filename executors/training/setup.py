@@ -21,7 +21,7 @@ class TrainingSetup:
         validation: Examples for all choices, which are never used for training.
         teacher: Output name -> the teacher's predictions for the training data [examples, ...]; None to train
             on the targets alone.
-        settings: Settings of the data.
+        settings: The metric, the losses, the class weights and the changes to images in the config.
         mirrored: The teacher's predictions for images mirrored left to right, if steps flip images; None to
             use the predictions for the original images.
         teacher_model: A network that predicts the changed images of each step as a teacher; None to use

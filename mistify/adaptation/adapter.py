@@ -52,13 +52,12 @@ class Adapter:
     An example takes two inferences: one for its prediction, and one for an update.
 
     Args:
-        norms: The folded norms.
         graphs: The graphs that updates observe in turn.
         classes: The number of classes of predictions.
         statistics: Where to continue; None for the shipped ones.
 
     Attributes:
-        statistics: The statistics of the stream.
+        statistics: The running statistics of the examples so far.
     """
 
     def __init__(

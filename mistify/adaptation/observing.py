@@ -69,7 +69,7 @@ def graph_observers(
     Args:
         networks: The norms and the observed network of each graph.
         output: The output with the classes.
-        kind: The kind of its values.
+        kind: The form of its values, such as logits.
     """
     return [
         GraphObserver(norms, _runs(Observer(network, len(norms)), output, kind))
@@ -92,7 +92,7 @@ def probabilities(values: Array, kind: OutputEncoding) -> Array:
 
     Args:
         values: An output [batch, classes], or [batch, 1] for the probability of yes.
-        kind: The kind of its values.
+        kind: The form of its values, such as logits.
     """
     predicted = kind.predictions(values)
     return np.concatenate([1 - predicted, predicted], axis=1) if kind in _SINGLE else predicted

@@ -65,7 +65,7 @@ class FoldedNorms:
 
         Args:
             means: The mean of each channel of the folded operators' outputs, by norm.
-            squares: The mean square.
+            squares: The mean square of each of these channels, by norm.
         """
         mean, square = np.concatenate(means), np.concatenate(squares)
         scale = self._scale(self.shipped)

@@ -97,7 +97,7 @@ def published_energy(
     Args:
         weight_bytes: Bytes of the weights at this precision.
         hit_rate: The share of weights read from the cache; by default, all of them come from DRAM.
-        units: The ratios.
+        units: Energies of memory accesses, as multiples of that of a multiply-add in float32.
     """
     access = hit_rate * units.cache + (1 - hit_rate) * units.dram + units.shared
     is_float = precision in (Quantization.NONE, Quantization.FLOAT16)

@@ -35,11 +35,10 @@ class Operation:
     """An operator of a network at batch 1, with batch norm folded into it and activations fused.
 
     Attributes:
-        kind: The kind of operator.
         positions: Output positions (height x width, or steps).
         c_in: Input channels.
         c_out: Output channels.
-        kernel: Kernel positions.
+        kernel: Kernel positions (height x width, or steps).
         stride: Input positions per output position; all of them for a mean.
         times: Number of runs, such as once for each group of a grouped convolution.
     """

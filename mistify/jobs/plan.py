@@ -59,11 +59,11 @@ class PlannedEdge:
         budget: Axis -> limit.
         algorithm: The algorithm that adapts the network; empty if nothing can be adapted.
         choice: Reason for the algorithm, for people.
-        costs: Predicted.
+        costs: Axis -> predicted cost of one inference.
         accuracy: Predicted, by the batch's metric; None without a basis for a prediction.
         targets: The strictest targets of these goals.
         outputs: The predicted score of each output; empty without a basis for a prediction.
-        steps: Training steps.
+        steps: The predicted number of training steps.
         seconds: The predicted time of the edge, including the packages of its goals.
         warning: Requirements likely to be missed, for people; empty if none.
         precisions: Goal id -> why the server chose its precision, for goals whose configs do not name one.
@@ -93,7 +93,7 @@ class PlannedPreparation:
     Attributes:
         algorithm: Its name, followed by the task if it prepares for a single task.
         steps: Training steps, or the number of steps that would take as long.
-        seconds: Predicted.
+        seconds: The predicted time of the preparation.
     """
 
     algorithm: str
@@ -112,7 +112,7 @@ class PlannedBatch:
         source_accuracy: The predicted accuracy of the tuned source; None without a basis for a prediction.
         source_outputs: Output -> predicted score of the tuned source; empty without a basis for a prediction.
         source_steps: Training steps of the source's tuning.
-        source_seconds: Predicted.
+        source_seconds: The predicted time of the source's tuning.
         edges: Parents first.
         seconds: Predicted for the whole batch with the current number of workers.
         evidence: Basis of the predictions, for people.

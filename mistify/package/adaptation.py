@@ -61,7 +61,7 @@ class AdaptationStore(Record):
         format_version: The version of this file's format.
         norms: The norms, in the order of the numbers in `statistics.safetensors`.
         output: The output whose classes balance the examples.
-        kind: The kind of its values.
+        kind: The form of its values, such as logits.
         classes: The number of its classes.
         adapted_from: SHA-256 of the `serve.tflite` that a device has adapted; None in packages as shipped.
     """

@@ -80,7 +80,7 @@ class ExitStore(Record):
         network: SHA-256 of the `serve.tflite` whose stages these are. Exits do not apply to a network that a
             device has tuned, adapted or replaced since.
         output: The only output of the network.
-        kind: The kind of its values.
+        kind: The form of its values, such as logits.
         stages: In the order of the network.
         choices: By ascending loss.
     """

@@ -107,8 +107,8 @@ class FactoryStore(Record):
         groups: The groups of units, in the order of the assembler's outputs.
         places: Where their units are in the network; classes are one more group, the last.
         kinds: Output -> the kind of its values. Outputs not listed are classes, before the softmax.
-        supernet: The file of the network.
-        assembler: The file of the assembler.
+        supernet: Size and digest of the network's file.
+        assembler: Size and digest of the assembler's file.
     """
 
     format_version: Literal[1] = FACTORY_FORMAT

@@ -68,7 +68,6 @@ def may_install(shifts: Shifts, seconds: float) -> bool:
     """Return whether another version may be installed.
 
     Args:
-        shifts: The shifts of the statistics.
         seconds: Seconds since the last installation.
     """
     return shifts.due and seconds >= LEAST_SECONDS
@@ -81,7 +80,6 @@ def chosen_action(shifts: Shifts, seconds: float, waited: float) -> Action:
     most of the way there, because the next one cannot follow within a minute.
 
     Args:
-        shifts: The shifts of the statistics.
         seconds: Seconds since the last installation.
         waited: Seconds since an installation became possible (`may_install`).
     """

@@ -34,7 +34,7 @@ class AdaptableVersion:
     """The current version of a package, and the network that it is made of.
 
     Attributes:
-        directory: The current version.
+        directory: The directory of the current version.
         base: The version whose network is adapted: the current one, unless that is adapted.
         store: The description of the norms.
     """

@@ -44,7 +44,7 @@ class AdaptationState(Record):
         spread: The entropy of the mean of recent predictions, as a share of the largest.
         examples: Examples seen so far.
         updates: Updates of the statistics so far.
-        time: The time of this state.
+        time: The time of this state in UTC, such as "2026-01-31T12:00:00+00:00".
     """
 
     network: Sha256

@@ -44,7 +44,7 @@ class Blocks(NamedTuple):
     """The blocks of a package.
 
     Attributes:
-        directory: The package.
+        directory: The directory of the package.
         store: The block store, including the shipped network if it is one of the variants.
         stitched: The directory of stitched networks; None to run all subnets as chains of blocks.
         weights: The directory for `mapped_weights`; None to have all weights in memory.

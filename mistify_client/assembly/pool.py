@@ -121,7 +121,7 @@ class SubnetPool(RecordedOptions):
         """Return the pool in a state directory; None if there is none for the package's block store.
 
         Args:
-            state: The state directory.
+            state: The state directory of the package.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, the file cannot be read.

@@ -45,7 +45,6 @@ def measured_entries(
     Latencies remain in proportion to those of the pool, so that subnets can be compared with each other.
 
     Args:
-        version: The version of the package.
         seconds: Measuring time per engine.
         best: Returns the engines that are worth an option, given all that were measured.
 

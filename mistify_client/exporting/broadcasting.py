@@ -18,7 +18,7 @@ def together(builder: Builder, call: Call, *numbers: int) -> tuple[Sequence[Valu
     """Return inputs that are broadcast, in one layout, and a function that makes the result of a node.
 
     Args:
-        numbers: The numbers of the inputs.
+        numbers: Positions of the inputs among those of the operator.
     """
     shape, arguments = call.shape, [call.argument(number) for number in numbers]
     values = [argument for argument in arguments if isinstance(argument, Value)]

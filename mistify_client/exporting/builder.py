@@ -37,7 +37,7 @@ class Builder:
     Args:
         taken: Names of the graph's inputs and outputs.
         batch_of: The name of an input.
-        batch_axis: The position of its batch.
+        batch_axis: The axis of this input that is the batch.
 
     Attributes:
         nodes: All nodes so far, in order; some may not be needed.

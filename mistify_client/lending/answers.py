@@ -31,8 +31,7 @@ def wrong_output(
     Args:
         answer: The helper's outputs by name.
         expected: The outputs that this device computed for the same inputs.
-        outputs: The outputs of the network.
-        precision: The precision of the package.
+        precision: Precision of the package, on which the tolerance depends.
         is_rounded: Both were rounded to bytes, so that a number may be in the next step.
     """
     for info in outputs:

@@ -85,7 +85,7 @@ class OffloadingNetwork:
 
     Args:
         local: The network on this device.
-        precision: The precision of the package.
+        precision: Precision of the package, on which the tolerance for answers depends.
         counts: Number of inferences by kind, as in `LendingStatus`; they go on from there.
 
     Attributes:

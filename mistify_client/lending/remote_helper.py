@@ -65,7 +65,7 @@ class RemoteHelper:
 
     Attributes:
         address: `host:port` or `tls://host:port`.
-        link: The link to it.
+        link: Measured times of the connection.
         speed: Its speed; None before it has loaded the network.
         problem: Why it is not used; empty while it is.
         is_trusted: Whether an answer of this session has been found right.
@@ -169,7 +169,7 @@ class RemoteHelper:
         """End the session, and begin another one after a pause.
 
         Args:
-            problem: The reason.
+            problem: Why the helper is not used for a while.
             seconds: The least pause.
         """
         self._rest(problem, seconds)

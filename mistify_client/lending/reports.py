@@ -68,7 +68,7 @@ class LendingReport(Record):
         seconds: The time of the report, in seconds since 1970.
         helpers: Addresses of the helpers of the last inference, in the order of their parts; none for this
             device alone.
-        reason: The reason for it.
+        reason: Why the inference ran there, for people.
         predicted_ms: Expected milliseconds of the last inference.
         measured_ms: Milliseconds that it took.
         problems: Address of a helper -> why it is not used; empty for a helper that is.

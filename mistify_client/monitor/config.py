@@ -210,7 +210,6 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
     """Read and check `monitor.toml` and the files that it names.
 
     Args:
-        path: The config file.
         server: An address that replaces every server in the file; None keeps them.
 
     Returns:
@@ -234,7 +233,6 @@ def read_config(path: Path, server: str | None = None) -> MonitorConfig:
     """Read and check `monitor.toml` itself; the files that it names need not exist.
 
     Args:
-        path: The config file.
         server: An address that replaces every server in the file; None keeps them.
 
     Raises:

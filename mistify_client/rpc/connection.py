@@ -121,7 +121,7 @@ def open_channel(
     Args:
         address: `host:port`, or `tls://host:port`.
         certificates: Returns the certificates to trust with TLS; None for gRPC's default list.
-        options: Options of gRPC.
+        options: Names of gRPC's channel options with their values.
 
     Raises:
         MistifyError: INVALID_CONFIG, the files of the client's own certificate cannot be used; or raised by

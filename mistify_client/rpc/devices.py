@@ -25,8 +25,8 @@ class Refinement:
     Later predictions are `factor` times the sum over the measured operators.
 
     Attributes:
-        measured_ms: The measured latency.
-        predicted_ms: The predicted latency.
+        measured_ms: Milliseconds of one inference on the device.
+        predicted_ms: Milliseconds predicted before the measurement.
         factor: The correction of later predictions.
     """
 

@@ -188,7 +188,7 @@ class PortingClient(JobControl):
         An interrupted download (a `*.part` file) is resumed, also in a later call.
 
         Args:
-            directory: The directory for the files.
+            directory: The directory for the files; created if it does not exist.
             only: Names of the files to download; None for all.
 
         Raises:
@@ -208,7 +208,7 @@ class PortingClient(JobControl):
         Existing blocks are kept; damaged ones are downloaded again.
 
         Args:
-            directory: The directory for the files.
+            directory: The directory for the files; created if it does not exist.
 
         Raises:
             MistifyError: NOT_FOUND if the goal has no package (yet); NO_ROOM if it does not fit on the disk;

@@ -67,7 +67,7 @@ class Statistics:
     """Statistics on recent inferences.
 
     Attributes:
-        inferences: Number of inferences in the statistics.
+        inferences: Number of recent inferences behind the percentiles.
         p50_ms: Median latency; None without inferences.
         p95_ms: 95th percentile of the latency.
         counts: Option id -> number of inferences since the model was loaded.
@@ -178,7 +178,7 @@ class Recorder:
 
         Args:
             ended: Seconds of `time.monotonic`.
-            latency_ms: Latency of the network.
+            latency_ms: Milliseconds that the network ran.
             computing_ms: Processor time of the thread during the inference.
             before_ms: Time from the call until the network ran: checking inputs, waiting for other calls.
             option: Index of the option that ran.

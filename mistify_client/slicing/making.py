@@ -23,7 +23,7 @@ class Measurement:
     """The settings for measuring slices.
 
     Attributes:
-        directory: The directory of earlier measurements.
+        directory: The directory with earlier measurements, to which new ones are added.
         threads: Number of threads of LiteRT.
         seconds: Time of measuring each slice.
         on_progress: Called with a line before several are measured.
@@ -77,7 +77,7 @@ class SliceMaker:
 
         Args:
             limit: The largest share of open units.
-            examples: Examples of the device.
+            examples: Examples of the device; None to use the expected scores.
         """
         tried = [tried for tried in self._store.quality.tried_limits() if tried <= limit]
         found = candidates(self._store, self._store.read_assembler(self._version.directory), task, tried)

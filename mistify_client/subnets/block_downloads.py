@@ -123,7 +123,7 @@ def promising(space: SubnetSpace, table: LatencyTable, budget_ms: float) -> set[
     Args:
         space: All subnets.
         table: The latencies of the original blocks.
-        budget_ms: The latency.
+        budget_ms: Milliseconds near which subnets are sought.
     """
     known = {variant: variant.estimate for variant in space.variants if variant.estimate is not None}
     if len(known) < len(space.variants):

@@ -89,7 +89,6 @@ def adapt(
         data: A file for `read_arrays`. Without labels, the predictions of the original network are the
             targets.
         latency: Milliseconds, or a multiple of the original network's latency.
-        strategy: The search strategy.
         threads: Number of threads of LiteRT; None for the number with which the package was measured.
         seconds: Measuring time per block.
         token_file: The file with the server's access token; None for the one with which the package was

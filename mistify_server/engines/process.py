@@ -64,7 +64,7 @@ class WorkerProcess(WorkerConnection):
         """Start a worker.
 
         Args:
-            command: The command that starts the worker.
+            command: Program and arguments of the worker.
             log: The file to which its standard error is appended; running workers must not share one.
             environment: Environment variables to set in addition to those of this process.
 

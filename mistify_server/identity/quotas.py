@@ -75,7 +75,6 @@ def change_limits(tokens: TokenStore, name: str, changed: Mapping[str, int | Non
     """Change limits of a token, and return all of them.
 
     Args:
-        name: The name of the token.
         changed: Field of `Quota` -> its new value.
 
     Raises:

@@ -14,7 +14,6 @@ class ServedBatch:
     """A batch of a job whose goals can have any of many tasks, without a preparation of their own.
 
     Attributes:
-        number: The number of the batch.
         common: Model, data and algorithm, as in the configs of its goals.
         tasks: The tasks, with the expected quality and costs of their networks.
     """

@@ -36,9 +36,6 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     precision, such as limits on multiply-adds, the choice is float32. Latency does depend on it: this machine
     has a profile for each precision, and measured devices have one for integers. Hardware that does not run
     every precision leaves no choice, and the reason is empty.
-
-    Args:
-        inspection: The inspection of the source.
     """
     if not config.leaves_precision:
         return config, ""

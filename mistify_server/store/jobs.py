@@ -49,7 +49,7 @@ class NewJob(NamedTuple):
     """A job to store.
 
     Attributes:
-        submission: The job.
+        submission: The job with its plans and its config.
         most_unfinished: Number of unfinished jobs that its submitter may have; None for no limit.
         owner: The server that gets the first lease of the job (`FIRST_FENCE`); None for no server.
     """
@@ -99,7 +99,7 @@ class JobStore(ABC):
         """Store a new job and its first event, or return the job that already has the idempotency key.
 
         Args:
-            submission: The job.
+            submission: The job with its plans and its config.
             most_unfinished: Number of unfinished jobs that its submitter may have; None for no limit.
             owner: The server that gets the first lease of the job (`FIRST_FENCE`); None for no server.
 

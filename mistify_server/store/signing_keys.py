@@ -35,7 +35,7 @@ class SigningKeys:
     """The signing keys of a server. Other processes may change them while it runs.
 
     Args:
-        path: The file.
+        path: The file of the keys, which need not exist.
     """
 
     def __init__(self, path: Path) -> None:

@@ -50,7 +50,7 @@ class EdgeEstimates(Message):
         """Return the estimates with all numbers of training steps multiplied by a factor.
 
         Args:
-            pace: The factor.
+            pace: The factor of steps other than those that tune the source.
             source_pace: The factor of the steps that tune the source.
         """
         profiles = {name: profile.paced(pace) for name, profile in self.profiles.items()}

@@ -31,7 +31,7 @@ class ProblemCollector:
         """Return the result of `look`, or None if it finds a value that cannot be used.
 
         Args:
-            place: Place of the value.
+            place: JSON path of the value.
             look: May raise `InvalidValue`, which becomes a problem at that place.
         """
         try:

@@ -92,7 +92,6 @@ class PackageTask(Message):
     Attributes:
         recipe: The recipe of the network, with the settings of training.
         goal_id: Id of the goal in the job.
-        spec: The requested package.
         checkpoint: The artifact of the adapted network.
         costs: Costs of the checkpoint by axis.
         accuracy: Accuracy of the checkpoint on the validation data.

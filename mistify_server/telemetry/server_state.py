@@ -26,8 +26,7 @@ class ServerState(Collector):
     """Jobs and goals of all tenants by state, the queue, the workers, uploads and the disk.
 
     Args:
-        directory: The store's directory.
-        jobs: The running jobs.
+        directory: The store's directory, for the space on its disk.
         engine: The engine that runs the workers.
         turns: The turns of inspections.
     """

@@ -130,7 +130,7 @@ class TuningService:
         Args:
             publication: Describes the model. Repeating the current version with the same weights is accepted
                 and changes nothing, so that a member can retry after a lost response.
-            chunks: The weights.
+            chunks: The file with the weights, in pieces.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, with every problem found; CONFLICT, the version is stale;

@@ -102,7 +102,7 @@ class UnansweredScope(TaskScope):
     """A task with properties for which parts of the data have no answers; a network's answers replace them.
 
     Attributes:
-        reference: The network.
+        reference: The network whose answers replace missing ones.
         nearest: The trained tasks that share most properties with it.
         tested: Whether the test data have answers.
         most: Maximum number of examples that the network answers of each part; None for all.
@@ -206,7 +206,6 @@ def scope_of(
     """Return the scope of a task, or of everything that the data teach.
 
     Args:
-        signature: The signature of the source.
         settings: May have names of its classes.
         train: Training data, with the space of tasks, or classes that may have names.
 

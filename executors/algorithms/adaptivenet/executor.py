@@ -28,7 +28,7 @@ class AdaptiveNetExecutor(UniformExecutor):
     networks that share layers with others, are cut directly.
 
     Args:
-        params: The settings.
+        params: Settings of the algorithm in the config.
         prepared: The preparation, shared with other executors; None for one of its own.
     """
 
@@ -111,8 +111,8 @@ class PreparedSupernet:
 
         Args:
             content: The result of the preparation.
-            source: The structure of the source.
-            largest: The setting `largest`.
+            source: The network that the supernet was made of.
+            largest: The share of parameters and multiply-adds up to which neighbouring layers form a block.
         """
         if self._latest is None or self._latest[0] != content:
             self._latest = content, LoadedSupernet(*Supernet.loaded(content, source, largest))

@@ -22,7 +22,6 @@ class VariantSpan:
     """The position of a variant in the network.
 
     Attributes:
-        name: Name of the variant.
         start: Position of its input; 0 is the network's inputs.
         span: Number of positions from its input to its output.
     """

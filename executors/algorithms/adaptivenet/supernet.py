@@ -63,7 +63,7 @@ class Supernet:
         Args:
             largest: The share of parameters and multiply-adds up to which neighbouring layers are joined to a
                 block (`segments`).
-            model: The variants.
+            model: All variants side by side, as one model.
             unfit: Variants left out, with the reasons.
         """
         self.space = space
@@ -125,7 +125,7 @@ class Supernet:
 
         Args:
             numbers: The variants to keep, at least one; the blocks of the network always stay.
-            source: The network.
+            source: The network that consists of the blocks.
             largest: The share of parameters and multiply-adds up to which neighbouring layers form a block.
         """
         blocks = self.space.blocks

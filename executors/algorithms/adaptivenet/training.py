@@ -83,7 +83,7 @@ class SupernetTraining:
         supernet: The supernet with its current weights.
         assignment: Provides source, data and seed.
         progress: Receives the progress and the finished parts.
-        state: The progress of the training.
+        state: Where the training starts or continues.
     """
 
     def __init__(

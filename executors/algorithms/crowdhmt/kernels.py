@@ -110,7 +110,7 @@ class Kernel:
 
         Args:
             window: The positions that it sums over; None for as many as the original kernel.
-            channels: The outputs.
+            channels: The output channels that it fits, among those of the original layer.
         """
         window = window or self.window
         weights, bias = ridge_regression(self.rows(window), self.targets[:, channels])

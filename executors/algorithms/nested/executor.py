@@ -53,7 +53,7 @@ class NestedExecutor(PruningExecutor):
     """Networks that share their weights, trained together before the first edge.
 
     Args:
-        params: The settings.
+        params: Settings of the algorithm in the config.
         prepared: The preparation, shared with other executors; None for one of its own.
     """
 

@@ -32,7 +32,6 @@ class AnsweredTasks(TaskDistribution):
     Args:
         data: Training data with answers.
         signature: The signature of the source, which has one output.
-        settings: Settings of the data.
         extra: Share of the draws that are of extra tasks: those without a name for their set of values.
     """
 

@@ -63,8 +63,8 @@ def assembler(shape: AssemblerShape, groups: Sequence[GatedGroup], worth: Worth 
     gates, open above 0; and, if it modulates, positive scales and shifts, 1 and 0 where a group takes none.
 
     Args:
-        shape: The sizes.
-        groups: The groups of units.
+        shape: The widths of its layers, and whether it modulates.
+        groups: The groups whose units it opens, in the order of its outputs.
         worth: Starting logits; by default they are random.
     """
     task = keras.Input((shape.task,), name="task")

@@ -35,7 +35,6 @@ class ClassTasks(TaskDistribution):
     Args:
         data: Training data with one class for each example.
         signature: The signature of the source, which has one output.
-        settings: Settings of the data.
         trained: The sets of class numbers that are drawn, so that others remain unseen; by default all sets
             of two to ten classes, each size equally often.
     """

@@ -85,7 +85,6 @@ def gated(structure: Structure, groups: Sequence[GatedGroup], modulate: bool) ->
 
     Args:
         structure: The network.
-        groups: Its gated groups.
         modulate: Whether units get a scale and a shift besides.
     """
     graph = structure.graph
@@ -120,7 +119,7 @@ def gate_inputs(groups: Sequence[GatedGroup], values: Mapping[str, tf.Tensor]) -
     """Return the inputs of a network with gates, but for those of the network itself, by name.
 
     Args:
-        groups: The gated groups.
+        groups: The groups with gates, in the order of their units in the values.
         values: "gates", and "scales" and "shifts" of a modulated network: values of all units, group after
             group [examples, all units].
     """

@@ -42,7 +42,7 @@ class Curriculum:
 
         Args:
             shares: Uniform random numbers between 0 and 1 [batch].
-            step: Number of the step.
+            step: Number of training steps so far, [].
         """
         done = tf.minimum(1.0, tf.cast(step, tf.float32) / max(self.steps, 1))
         return tf.exp(shares * done * log(self.least))

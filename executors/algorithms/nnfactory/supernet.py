@@ -84,7 +84,7 @@ class Supernet:
         Args:
             source: The network that gets gates.
             shape: The size of the assembler.
-            space: The tasks.
+            space: The tasks that can be asked for.
             quality: The scores by limit.
             classes: Names of all classes, where tasks are some of them.
             worth: The worth of the source's units, by which the gates start; by default they are random.

@@ -21,7 +21,6 @@ def load_preset(path: Path, sequence: int | None = None, classes: int | None = N
     `token_ids` [batch, sequence].
 
     Args:
-        path: The directory of the preset.
         sequence: Number of tokens of a text; None for 128.
         classes: Number of classes of a text classifier.
 

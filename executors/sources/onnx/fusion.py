@@ -21,7 +21,7 @@ class Surroundings:
     """Nodes with their makers, readers and constants.
 
     Args:
-        weights: The initializers.
+        weights: Name -> initializer.
         outputs: The names of the network's outputs, which have to stay.
     """
 

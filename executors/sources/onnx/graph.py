@@ -35,7 +35,7 @@ class Graph:
 
     Attributes:
         nodes: Its nodes, in an order in which inputs come before their readers.
-        weights: Its initializers.
+        weights: Name -> initializer.
         readers: Number of nodes and outputs that read each tensor.
         makers: Tensor -> operator that makes it.
         narrow: Tensors of integers of 8 and 16 bits.

@@ -19,8 +19,8 @@ class ResidualBlock:
 
     Attributes:
         name: Name of the call that adds.
-        output: The sum.
-        skip: The tensor that bypasses the block.
+        output: Index of the tensor with the sum.
+        skip: Index of the tensor that bypasses the block.
         layers: The block's layers, the adding one last.
     """
 

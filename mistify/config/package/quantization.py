@@ -18,7 +18,7 @@ class QuantizationConfig(Settings):
     """The `quantization` of a config: a precision alone, or an object with its settings.
 
     Attributes:
-        precision: The precision of the package.
+        precision: The precision of the package, to which its limits on memory, size and latency apply.
         inputs: The type of an integer package's inputs and outputs: float32, converted in the package, or
             int8.
     """

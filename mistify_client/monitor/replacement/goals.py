@@ -29,7 +29,7 @@ class Shortfall:
     """Conditions under which no option fits.
 
     Attributes:
-        targets: The limits.
+        targets: Limits that no option keeps.
         ratio: Ratio of measured to expected latencies.
         fastest_ms: Present latency of the fastest option in milliseconds.
         fixed_ms: The part of `fastest_ms` that does not depend on the network's size, if known.
@@ -49,7 +49,7 @@ class Shortfall:
         """Return the share of the fastest option's size-dependent time that would meet the target.
 
         Args:
-            latency_ms: The target.
+            latency_ms: The latency to meet in milliseconds.
         """
         share = latency_ms / self.fastest_ms
         if not self.fixed_ms < latency_ms < self.fastest_ms:

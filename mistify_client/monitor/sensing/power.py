@@ -11,7 +11,7 @@ class PowerMeter:
     """A meter of the processors and their memory (RAPL), or of the whole device on a battery.
 
     Args:
-        files: The files of the meter.
+        files: The kernel's files, which include those of meters.
         clock: Returns seconds.
     """
 

@@ -18,10 +18,9 @@ class Replayed:
     """A moment of a trace with the decision of another policy.
 
     Attributes:
-        run: The run of the monitor.
         seconds: Seconds since the moment before; 0 for the first of a run.
         situation: The recorded conditions; the option and the targets are those of the replay.
-        decision: The decision of the policy.
+        decision: The decision of the other policy.
         recorded: Id of the option that ran on the device.
     """
 

@@ -64,7 +64,7 @@ def corrected(
     Args:
         alone: Loss that each variant adds on its own.
         whole: The original network.
-        scored: The scored subnets.
+        scored: Subnets with their measured losses.
     """
     replacing = [variant for variant in alone if variant not in whole.subnet]
     has = np.zeros((len(scored), len(replacing)))

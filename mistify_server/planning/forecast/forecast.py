@@ -387,7 +387,7 @@ def forecast_of(
     Args:
         history: The edges of all jobs.
         prepared: See `Chooser`.
-        trial: See `Forecast`.
+        trial: A short trial of tuning the source, which narrows the forecast; None without one.
     """
     estimates = plan.estimates
     if estimates is None:

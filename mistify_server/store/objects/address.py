@@ -19,7 +19,6 @@ class BucketAddress:
     """The address of a directory in a bucket: `s3://BUCKET[/PREFIX]`, without credentials.
 
     Attributes:
-        bucket: Name of the bucket.
         prefix: Beginning of all keys of the directory: empty, or with a slash at its end.
     """
 

@@ -27,7 +27,6 @@ class LocalCopies:
     A copy that is locked or was used within the last hour stays, even if this exceeds the limit.
 
     Args:
-        directory: Directory of the copies.
         most_bytes: Limit on their total size.
         now: Returns seconds since 1970.
     """

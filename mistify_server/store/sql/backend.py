@@ -89,7 +89,7 @@ class Backend(ABC):
 
         Args:
             connection: The connection that will migrate it.
-            version: The version of its schema.
+            version: The version of its schema before the migration.
 
         Raises:
             MistifyError: CONFLICT, the database belongs to another store.

@@ -40,7 +40,7 @@ def description_of(
     """Return the description of a package for apps.
 
     Args:
-        settings: Settings of the data.
+        settings: The `dataset` of the config, with labels and preparations.
         signature: The inputs and outputs of the network.
         objectives: Output -> its objective.
         train: Training data, which may contain class names.

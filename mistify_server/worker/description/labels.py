@@ -54,7 +54,6 @@ def with_labels(data: Dataset, settings: DataSettings, signature: Signature) -> 
 
     Args:
         settings: Settings of the data, whose labels were checked in the inspection; their files are readable.
-        signature: The signature of the source.
     """
     if settings.labels is None:
         return data

@@ -36,7 +36,6 @@ def inspect_unchanged(
     """Return the costs of a source that cannot be edited, with all problems.
 
     Args:
-        task: The inspect task.
         cache: Loads the data.
         problems: The problems found so far; further ones are added.
     """

@@ -27,7 +27,6 @@ def manifest_of(
     Args:
         conversion: The networks of the package.
         measured: Measurements of the package.
-        task: The package task.
         files: Name -> content of each file except the manifest.
     """
     spec, networks, own = task.spec, conversion.networks, measured.own

@@ -63,7 +63,7 @@ def usual_moves(
         networks: The norms and the observed network of each graph.
         norms: The norms; their own usual moves do not matter.
         output: The output with the classes.
-        kind: The kind of its values.
+        kind: The form of its values, such as logits.
         examples: Input -> examples [n, ...] of one class, which the stream repeats.
 
     Returns:

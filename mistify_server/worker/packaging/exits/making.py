@@ -62,7 +62,7 @@ class ServedNetwork:
     """The network of a goal, before and after conversion.
 
     Attributes:
-        model: The network.
+        model: The network in Keras.
         content: Content of `serve.tflite`.
         objectives: Output -> its objective.
         examples: Input -> training data for calibrating integer activations; empty for floats.
@@ -91,8 +91,7 @@ def exit_files(
     """Train heads on a network, and return the files of the exits that pay.
 
     Args:
-        asked: The settings of the exits.
-        task: The package task.
+        asked: Settings of the exits in the config, such as the allowed losses.
         setup: The data and settings for training, and for the choice of thresholds.
         test: The test data for the report.
 

@@ -19,7 +19,7 @@ class StagedNetwork:
         network: Content of `exits.tflite`.
         stages: Number of stages.
         output: Name of the output.
-        kind: The kind of its values.
+        kind: The form of its values, such as logits.
 
     Raises:
         LiteRtError: LiteRT cannot run a stage; raised by the constructor and every method.

@@ -71,7 +71,6 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         model: The network with batch norm folded.
         trained: Name -> trained weight; other weights are constants.
         objectives: Output -> its objective.
-        tuning: The settings for training.
     """
 
     def __init__(
