@@ -11,7 +11,7 @@ class TrainingParams(BaseModel):
     Attributes:
         batch_size: Examples per training step.
         optimizer: `sgd`, with Nesterov momentum and weight decay, `adam`, or `auto`: `adam` for networks
-            without normalisation layers, unless a learning rate is given; otherwise `sgd`.
+            without batch norms, unless a learning rate is given; otherwise `sgd`.
         learning_rate: The optimizer's highest learning rate, which an algorithm may scale by the distance to
             the goal; by default one that suits the optimizer. Stages that are always trained with Adam,
             such as supernets, use it only with `adam`.
