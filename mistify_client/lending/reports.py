@@ -56,7 +56,7 @@ class HelpedTimes(NamedTuple):
             return True
         pairs = [(ms, others.helped_ms[option]) for option, ms in self.helped_ms.items()]
         return any(
-            abs(math.log(one / other)) > math.log(_CHANGED)
+            max(one, other) > _CHANGED * min(one, other)
             for one, other in [(self.local_ms, others.local_ms), *pairs]
         )
 

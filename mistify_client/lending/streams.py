@@ -29,6 +29,14 @@ _OPTIONS: Final = (
 #: measure it.
 _ANNOUNCING_SECONDS: Final = 0.3
 
+#: A helper's times must be within this multiple of the time on this device's clock, and this many more
+#: milliseconds: nobody has to believe others, from which infinity and NaN would follow.
+_BELIEVED: Final = 2.0
+_BELIEVED_MS: Final = 10.0
+
+#: The least milliseconds of a segment.
+_LEAST_MS: Final = 1e-6
+
 
 class HelperError(Exception):
     """A helper did not give an answer; the message says why."""
@@ -50,6 +58,12 @@ class Answered:
             answer.serving_ms,
             answer.transfer_ms if answer.HasField("transfer_ms") else None,
         )
+
+    @property
+    def is_possible(self) -> bool:
+        """False if the helper reports times that contradict the clock of this device."""
+        times = self.answer.computing_ms, self.answer.serving_ms, self.exchange.transfer_ms or 0.0
+        return all(0 <= each <= _believed_ms(self.exchange.wall_ms) for each in times)
 
 
 class HelperStream:
@@ -87,11 +101,12 @@ class HelperStream:
         Raises:
             HelperError: The helper has not loaded it.
         """
+        began = time.perf_counter()
         self._requests.put(pb.RunRequest(network=pb.NetworkOfBlocks(blocks=digests, starts=starts)))
-        response, _ = self._received(seconds)
-        times = response.ready.segment_ms
-        if len(times) != len(starts) or not all(0 < one < float("inf") for one in times):
-            raise HelperError(f"{self.address} reports impossible times")
+        response, loaded_at = self._received(seconds)
+        times, most = response.ready.segment_ms, _believed_ms(1e3 * (loaded_at - began))
+        if len(times) != len(starts) or not all(_LEAST_MS <= one <= most for one in times):
+            raise self._impossible()
         return response.ready
 
     @property
@@ -199,7 +214,10 @@ class HelperStream:
         if self._owed is None or response.answer.number != self._owed[0]:
             raise HelperError(f"{self.address} answered a request that was not sent")
         (_, asked_at), self._owed = self._owed, None
-        return Answered(response.answer, self._size, asked_at, at)
+        answered = Answered(response.answer, self._size, asked_at, at)
+        if not answered.is_possible:
+            raise self._impossible()
+        return answered
 
     def _received(self, seconds: float) -> tuple[pb.RunResponse, float]:
         try:
@@ -212,6 +230,9 @@ class HelperStream:
             raise response
         return response, at
 
+    def _impossible(self) -> HelperError:
+        return HelperError(f"{self.address} reports impossible times")
+
     def _receive(self) -> None:
         """Pass on the helper's responses, and at last the reason why there are no more."""
         try:
@@ -223,6 +244,10 @@ class HelperStream:
         except Exception as failed:  # a message that cannot be parsed
             error = HelperError(f"{self.address} sent something else than an answer: {failed}")
         self._responses.put((error, time.perf_counter()))
+
+
+def _believed_ms(wall_ms: float) -> float:
+    return _BELIEVED * wall_ms + _BELIEVED_MS
 
 
 def _reason(call: Any, address: str) -> str:

@@ -1,5 +1,6 @@
 """Packages with several options, each of which helpers may help with."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from mistify_client.lending.opening import block_network
 from mistify_client.lending.prediction import HelperFigures, NetworkCuts, shares_before
 from mistify_client.lending.reports import read_reports
 from mistify_client.lending.segments import LoadedSegments, Segments
+from mistify_client.lending.sessions import Session
 from mistify_client.runtime import helped
 from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.statistics import observed
@@ -125,6 +127,20 @@ def test_the_work_before_a_segment_is_that_of_the_multiply_adds_of_its_blocks(pa
         for block, flops in zip(sized, (1, 2, 3, 4), strict=True)
     ]
     assert shares_before(estimated, (0, 2, 3)) == pytest.approx((0.0, 0.3, 0.6))
+
+
+@pytest.mark.parametrize("computing_ms", [math.nan, -5.0, 1e308])
+def test_inferences_go_on_whatever_times_a_helper_reports(package, model, monkeypatch, computing_ms) -> None:
+    run = Session._run
+
+    def lying(session, request):
+        answer = run(session, request)
+        answer.computing_ms = computing_ms
+        return answer
+
+    monkeypatch.setattr(Session, "_run", lying)
+    runs_until(model, lambda: "reports impossible times" in "".join(model.lending.problems.values()))
+    assert model.lending.placement.is_local
 
 
 def test_an_option_runs_also_while_the_token_of_the_helpers_cannot_be_read(package, model) -> None:
