@@ -68,8 +68,8 @@ class RolloutService:
 
         Raises:
             MistifyError: INVALID_CONFIG with every problem; NOT_FOUND, there is no such goal, or it has no
-                package; CONFLICT, another roll-out of the same package is under way; UNAVAILABLE, the store
-                cannot be written.
+                package; CONFLICT, another roll-out of the same package is under way, or the job is removed;
+                UNAVAILABLE, the store cannot be written.
         """
         check_new_rollout(new)
         digest = self._digest(new.job_id, new.goal_id)

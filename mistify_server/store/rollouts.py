@@ -14,4 +14,9 @@ class RolloutStore(ABC):
 
     @abstractmethod
     def put(self, rollout: Rollout) -> None:
-        """Store a roll-out, replacing its earlier state."""
+        """Store a roll-out, replacing its earlier state.
+
+        Raises:
+            MistifyError: The roll-out is new, and (NOT_FOUND) there is no such job, or (CONFLICT) the job is
+                removed.
+        """

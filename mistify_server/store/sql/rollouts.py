@@ -4,9 +4,11 @@ from pydantic import TypeAdapter
 from sqlalchemy import select
 from typing_extensions import override
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.rollouts import Rollout
 from mistify_server.store.rollouts import RolloutStore
 from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.reading import job_row
 from mistify_server.store.sql.schema import RolloutRow
 
 _ROLLOUT = TypeAdapter(Rollout)
@@ -31,6 +33,12 @@ class SqlRolloutStore(RolloutStore):
         with self._database.write() as session:
             row = session.scalar(select(RolloutRow).filter_by(tenant=self._tenant, id=rollout.id))
             if row is None:
+                if job_row(session, rollout.job_id, self._tenant).removed_unix_ms is not None:
+                    raise MistifyError(
+                        ErrorCode.CONFLICT,
+                        f"the job {rollout.job_id} is removed; restore it before you roll out its packages: "
+                        f"mistify restore {rollout.job_id}",
+                    )
                 row = RolloutRow(tenant=self._tenant, id=rollout.id, job_id=rollout.job_id)
                 session.add(row)
             row.state, row.rollout = rollout.state.value, content

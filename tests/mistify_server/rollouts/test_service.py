@@ -314,6 +314,35 @@ def test_only_packages_are_rolled_out(site: Site) -> None:
         assert caught.value.code is ErrorCode.NOT_FOUND
 
 
+def test_packages_of_a_removed_job_are_not_rolled_out(site: Site) -> None:
+    """The job would be removed for good as soon as the roll-out is done, before late devices have it."""
+    site.store.jobs.hide(JOB, 1)
+    with pytest.raises(MistifyError, match="is removed; restore it") as caught:
+        site.service.start(new_rollout())
+    assert caught.value.code is ErrorCode.CONFLICT
+    site.store.jobs.restore(JOB)
+    started = site.service.start(new_rollout())
+    site.service.roll_back(started.rollout.id)
+    site.store.jobs.hide(JOB, 1)
+    assert site.service.roll_back(started.rollout.id).rollout.state is RolloutState.ROLLED_BACK
+
+
+def test_a_package_is_not_rolled_out_if_its_job_is_removed_meanwhile(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = site.service._digest
+
+    def then_removed(job_id: str, goal_id: str) -> str:
+        digest = found(job_id, goal_id)
+        site.store.jobs.remove(job_id)
+        return digest
+
+    monkeypatch.setattr(site.service, "_digest", then_removed)
+    with pytest.raises(MistifyError) as caught:
+        site.service.start(new_rollout())
+    assert (caught.value.code, site.service.newest()) == (ErrorCode.NOT_FOUND, [])
+
+
 def test_a_job_stays_while_its_package_is_rolled_out(site: Site) -> None:
     started = site.service.start(new_rollout())
     for remove in (lambda: site.store.jobs.remove(JOB), lambda: site.store.jobs.hide(JOB, 1)):
