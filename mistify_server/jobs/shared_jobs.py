@@ -11,7 +11,7 @@ from typing import Final
 from mistify.errors import MistifyError
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.running_jobs import RunningJobs
-from mistify_server.store.leases import Leases
+from mistify_server.store.leases import JobLease, JobSituation, Leases
 
 #: Default length of a lease, in seconds.
 LEASE_SECONDS: Final = 15.0
@@ -118,11 +118,22 @@ class SharedJobs:
             self._take([now.job_id for now in situations if self._jobs.is_waiting(now)])
         for now in situations:
             lease = held.get(now.job_id)
-            if lease is not None and lease.fence != now.fence:
+            if lease is not None:
+                await self._follow(lease, now)
+
+    async def _follow(self, lease: JobLease, now: JobSituation) -> None:
+        """Follow the changes of other servers to a job that this one runs; no job keeps it from others."""
+        try:
+            if lease.fence != now.fence:
                 await self._jobs.drop(lease)
                 self._changed.set()  # look again: there is another slot
-            elif lease is not None and self._jobs.differs(now):
+            elif self._jobs.differs(now):
                 await self._jobs.catch_up(now.job_id)
+        except MistifyError:
+            raise
+        except Exception:
+            about = {"job": now.job_id}
+            _log.exception("the job cannot be followed because of an internal error", extra=about)
 
     def _take(self, free: list[str]) -> None:
         """Take a job if there is a slot for it, and those for which no server has had one for a while."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mistify.peers.membership import Publication
 
@@ -25,6 +25,10 @@ class Group:
     batch: int
     correlation: str
     settings: Mapping[str, object]
+
+
+#: Maximum number of members of a group. Whoever has the token of a device can join any number of times.
+MOST_MEMBERS: Final = 100_000
 
 
 class Member(NamedTuple):
@@ -81,7 +85,7 @@ class TuningStore(ABC):
         """Add a member, or renew its lease.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such group.
+            MistifyError: NOT_FOUND, there is no such group; NO_ROOM, it has too many members.
         """
 
     @abstractmethod

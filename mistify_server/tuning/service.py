@@ -109,7 +109,8 @@ class TuningService:
         """Add the caller to a group, or renew its membership.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION, the secret is not `SECRET_BYTES` long.
+            MistifyError: INVALID_PUBLICATION, the secret is not `SECRET_BYTES` long; NO_ROOM, the group has
+                too many members.
         """
         return await asyncio.to_thread(self._join, key)
 

@@ -16,6 +16,9 @@ from mistify_server.identity.callers import Caller
 COOKIE: Final = "mistify_session"
 SESSION_SECONDS: Final = 12 * 3600
 
+#: Maximum number of open sessions of a token; the oldest one ends for another.
+MOST_SESSIONS: Final = 100
+
 
 class _Session(NamedTuple):
     """A session: the credential that opened it, and its end on the clock of `Sessions`."""
@@ -49,9 +52,13 @@ class Sessions:
                 "this token is wrong or expired; enter the token from the server's --token-file, or one that "
                 "its administrator made",
             )
-        self._open = {secret: kept for secret, kept in self._open.items() if kept.end > self._now()}
+        now = self._now()
+        self._open = {secret: kept for secret, kept in self._open.items() if kept.end > now}
+        own = [secret for secret, kept in self._open.items() if kept.credential == credential]
+        for secret in own[: max(0, len(own) - MOST_SESSIONS + 1)]:
+            del self._open[secret]
         secret = secrets.token_urlsafe(32)
-        self._open[secret] = _Session(credential, self._now() + SESSION_SECONDS)
+        self._open[secret] = _Session(credential, now + SESSION_SECONDS)
         return secret
 
     def close(self, secret: str) -> None:

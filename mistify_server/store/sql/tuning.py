@@ -1,6 +1,6 @@
 """Groups, leases and publications in the database."""
 
-from sqlalchemy import Select, delete, exists, select
+from sqlalchemy import Select, delete, exists, func, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -11,7 +11,7 @@ from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.reading import of_tenant
 from mistify_server.store.sql.schema import BatchRow, GroupRow, JobRow, MemberRow, PublicationRow
 from mistify_server.store.sql.store_id import store_id
-from mistify_server.store.tuning import Group, Member, TuningStore
+from mistify_server.store.tuning import MOST_MEMBERS, Group, Member, TuningStore
 
 
 class SqlTuningStore(TuningStore):
@@ -71,6 +71,8 @@ class SqlTuningStore(TuningStore):
     def lease(self, member: Member, expires_unix_ms: int) -> None:
         with self._database.write() as session:
             self._group_row(session, member.group)
+            if session.get(MemberRow, member) is None:
+                self._check_room(session, member.group)
             session.merge(MemberRow(group=member.group, member=member.name, expires_unix_ms=expires_unix_ms))
 
     @override
@@ -135,6 +137,16 @@ class SqlTuningStore(TuningStore):
     def has_weights(self, sha256: str) -> bool:
         with self._database.read() as session:
             return bool(session.scalar(select(exists().where(PublicationRow.sha256 == sha256))))
+
+    def _check_room(self, session: Session, group: str) -> None:
+        """Raise an error if a group may have no further member."""
+        count = session.scalar(select(func.count()).select_from(MemberRow).filter_by(group=group)) or 0
+        if count >= MOST_MEMBERS:
+            raise MistifyError(
+                ErrorCode.NO_ROOM,
+                f'the group "{group}" has {count:,} members, and may have {MOST_MEMBERS:,}; those that fall '
+                "silent are removed after an hour; or let the operator add another group",
+            )
 
     def _groups(self) -> Select[GroupRow]:
         """Return the query for the groups of the tenant."""

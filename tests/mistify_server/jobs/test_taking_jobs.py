@@ -243,3 +243,31 @@ async def test_a_running_job_whose_priority_only_a_newer_version_knows_is_left_t
     await jobs.catch_up("j")
     assert "j" not in jobs.leases
     assert other.leases.take("j") == JobLease("j", 2)
+
+
+async def test_an_internal_error_of_a_job_does_not_keep_others_running_that_were_ended_elsewhere(
+    store: Store,
+    jobs: RunningJobs,
+    sharing: SharedJobs,
+    other: Store,
+    plan: BatchPlan,
+    *,
+    wait_until: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create(store, plan, "k")
+    for job_id in "jk":
+        jobs.start(job_id)
+    await wait_until(lambda: len(jobs.leases) == 2)
+    drop = jobs.drop
+
+    async def failing_for_one(lease: JobLease) -> None:
+        if lease.job_id == "j":
+            raise ZeroDivisionError
+        await drop(lease)
+
+    monkeypatch.setattr(jobs, "drop", failing_for_one)
+    for job_id in "jk":
+        assert other.jobs.end(job_id, JobChanged(JobState.CANCELLED))
+    await sharing._look()
+    assert list(jobs.leases) == ["j"]

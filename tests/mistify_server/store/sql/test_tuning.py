@@ -56,6 +56,18 @@ def test_only_members_can_publish_and_versions_increase(tuning):
     assert [tuning.has_weights(digest) for digest in "wv"] == [False, True]
 
 
+def test_a_group_has_a_limited_number_of_members(tuning, monkeypatch):
+    monkeypatch.setattr("mistify_server.store.sql.tuning.MOST_MEMBERS", 2)
+    others = [Member(fleet.GROUP, f"{number:032x}") for number in range(2)]
+    tuning.lease(ME, 5)
+    tuning.lease(others[0], 5)
+    assert code_of(lambda: tuning.lease(others[1], 5)) is ErrorCode.NO_ROOM
+    tuning.lease(ME, 9)
+    assert (tuning.expiry(ME), tuning.expiry(others[1])) == (9, None)
+    tuning.leave(others[0])
+    tuning.lease(others[1], 5)
+
+
 def test_leases_expire_and_can_be_renewed(tuning):
     tuning.lease(ME, 1000)
     assert [tuning.expired(now, 9) for now in (999, 1000)] == [[], [ME]]
