@@ -59,7 +59,7 @@ def fill(store: Store) -> None:
     create_token(store.tokens, "ci", [Scope.READ, Scope.SUBMIT], 365)
     create_token(store.tokens, "phone-of-the-lab-on-the-third-floor", [Scope.READ, Scope.REPORT])
     store.fleet.put([DeviceReport(status, _SEEN) for status in _statuses(twenty)])
-    for rollout in _rollouts(twenty):
+    for rollout in _rollouts(replace(twenty, id="twenty")):
         store.rollouts.put(rollout)
     setting = Setting(False, 1, 0.031, 0.094)
     device = Device("my-board", "Cortex-A72", "LiteRT 2.2", (setting, replace(setting, integer=True)), _SEEN)
