@@ -1,7 +1,10 @@
-"""Modules that a worker imports before its first task."""
+"""What a worker sets and imports before its first task."""
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 _SCRIPT = """
 import sys
@@ -17,3 +20,20 @@ print(gc.isenabled(), gc.get_freeze_count() > 100_000)
 def test_a_worker_imports_rarely_needed_libraries_on_demand() -> None:
     done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["", "True True"]
+
+
+_THREADS = """
+import mistify_server.worker.loop
+import numpy, scipy.linalg
+from threadpoolctl import threadpool_info
+print({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
+"""
+
+
+def test_linear_algebra_of_a_worker_uses_one_thread() -> None:
+    pytest.importorskip("threadpoolctl", reason="needs the extra: pip install -e '.[bench]'")
+    unset = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", _THREADS], env=unset, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "{1}\n"
