@@ -11,7 +11,7 @@ from importlib.metadata import distributions
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from mistify.machine import machine, runtime
@@ -33,6 +33,14 @@ _PLUG_INS: Final = "mistify."
 
 #: Number of inspections in memory; the others are read from the store.
 _IN_MEMORY: Final = 64
+
+
+#: Returns the digest of a file or directory; None if it is not known.
+DigestOf: TypeAlias = Callable[[Path], str | None]
+
+
+class _UnknownFileError(Exception):
+    """The digest of a file is not known."""
 
 
 class KnownInspections:
@@ -79,14 +87,15 @@ class KnownInspections:
     def lookup(self) -> Callable[[InspectTask], Inspection | None]:
         """Return a function that returns the known inspection of a task, and None for one that must be made.
 
-        It is for many tasks at a time: it looks at the files of equal tasks once. Thread-safe.
+        It is for many tasks at a time, which may be those of many callers: it looks at the files of equal
+        tasks once, and at none that has to be read first. Thread-safe.
         """
         keys: dict[str, str | None] = {}
 
         def known(task: InspectTask) -> Inspection | None:
             text = task.model_dump_json()
             if text not in keys:
-                keys[text] = self._key(task)
+                keys[text] = self._key(task, self._files.known)
             key = keys[text]
             return None if key is None else self._known(key)
 
@@ -110,24 +119,18 @@ class KnownInspections:
             if len(self._latest) > _IN_MEMORY:
                 self._latest.popitem(last=False)
 
-    def _key(self, task: InspectTask) -> str | None:
-        """Return a digest of everything that affects the result of a task; None if a file cannot be read."""
+    def _key(self, task: InspectTask, digest_of: DigestOf | None = None) -> str | None:
+        """Return a digest of everything that affects the result of a task; None if a file cannot be read.
+
+        Args:
+            digest_of: Returns the digest of a file or directory; None to read it if necessary.
+        """
         try:
-            parts = self._with_contents(_parts(task)), _environment(installed()), self._plug_ins()
-        except OSError:
+            own = _with_contents(_parts(task), digest_of or self._files.of)
+            parts = own, _environment(installed()), self._plug_ins()
+        except (OSError, _UnknownFileError):
             return None
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-    def _with_contents(self, value: Any) -> Any:
-        """Return a part of a task with file names replaced by digests of their contents."""
-        match value:
-            case dict():
-                return {key: self._with_contents(part) for key, part in value.items()}
-            case list():
-                return [self._with_contents(part) for part in value]
-            case str() if _is_file(value):
-                return f"content {self._files.of(Path(value))}{Path(value).suffix}"
-        return value
 
     def _plug_ins(self) -> list[str]:
         return [self._files.of(file) for file in _code_of_plug_ins(installed())]
@@ -135,6 +138,25 @@ class KnownInspections:
 
 def _parts(task: InspectTask) -> Any:
     return task.model_dump(mode="json")
+
+
+def _with_contents(value: Any, digest_of: DigestOf) -> Any:
+    """Return a part of a task with file names replaced by digests of their contents.
+
+    Raises:
+        _UnknownFileError: A digest is not known.
+    """
+    match value:
+        case dict():
+            return {key: _with_contents(part, digest_of) for key, part in value.items()}
+        case list():
+            return [_with_contents(part, digest_of) for part in value]
+        case str() if _is_file(value):
+            digest = digest_of(Path(value))
+            if digest is None:
+                raise _UnknownFileError
+            return f"content {digest}{Path(value).suffix}"
+    return value
 
 
 def _files_in(value: Any) -> Iterator[Path]:

@@ -46,15 +46,29 @@ class FileDigests:
             OSError: The file cannot be read, or a directory contains a link to another directory.
         """
         stamps = tuple(_stamps(path))
-        with self._lock:
-            known = self._known.get(path)
-        if known is not None and known[0] == stamps:
-            return known[1]
+        known = self._known_of(path, stamps)
+        if known is not None:
+            return known
         read_at = time.time_ns()
         digest = _digest(path, stamps)
         if all(stamp.modified_ns < read_at - _SAME_TICK_NS for stamp in stamps):
             self._remember(path, stamps, digest)
         return digest
+
+    def known(self, path: Path) -> str | None:
+        """Return the digest of a file that has not changed since it was read; None if it has to be read.
+
+        It is also None for a directory: looking at its files alone can take seconds.
+
+        Raises:
+            OSError: The file cannot be accessed.
+        """
+        return None if path.is_dir() else self._known_of(path, tuple(_stamps(path)))
+
+    def _known_of(self, path: Path, stamps: tuple[_Stamp, ...]) -> str | None:
+        with self._lock:
+            known = self._known.get(path)
+        return known[1] if known is not None and known[0] == stamps else None
 
     def _remember(self, path: Path, stamps: tuple[_Stamp, ...], digest: str) -> None:
         with self._lock:

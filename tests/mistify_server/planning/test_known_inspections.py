@@ -1,6 +1,7 @@
 """Inspections are repeated only if something has changed."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from mistify.errors import Problem
 from mistify.plugins import installed as installed_packages
 from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.known_inspections import _code_of_plug_ins as code_of_plug_ins
+from mistify_server.store.file_digests import FileDigests
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.tasks import code
 from mistify_server.tasks.recipe import Recipe
@@ -193,3 +195,22 @@ async def test_waiting_requests_continue_when_the_first_one_is_cancelled(
     first.cancel()
     assert await second == INSPECTION
     assert inspect.count == 1
+
+
+async def test_a_lookup_for_many_callers_reads_no_file(
+    known: KnownInspections, task: InspectTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first digest of large data takes minutes, for which all others would wait."""
+    model = tmp_path / "model" / "variables" / "data"
+    of_file = by_recipe(task, model=ModelSource(path=str(model)))
+    for path in (model, tmp_path / "train.csv", tmp_path / "test.csv"):
+        os.utime(path, (1, 1))
+    reading = FileDigests.of
+    monkeypatch.setattr(FileDigests, "of", None)
+    assert known.lookup()(of_file) is None
+    monkeypatch.setattr(FileDigests, "of", reading)
+    await known.result(of_file, Inspector())
+    assert known.lookup()(of_file) == INSPECTION
+    (tmp_path / "train.csv").write_text("changed")
+    monkeypatch.setattr(FileDigests, "of", None)
+    assert known.lookup()(of_file) is None
