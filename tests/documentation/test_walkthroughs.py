@@ -27,10 +27,9 @@ from tests.support.plug_ins import environment
 
 EXTENDING = "docs/extending.md"
 FACTORY = "docs/nnfactory.md"
-CROWD = "docs/crowdhmtware.md"
+ADAPTATION = "docs/adaptation.md"
 
 _INSTALLS = "installs into the reader's environment; .ci/run does this"
-_TWO_DEVICES = "needs two devices: tests/mistify_client/lending runs both on one"
 _CLIENT_ALONE = "tests/mistify_client/test_client_only.py installs only the client"
 
 #: Steps that are skipped, by page and by command or first line, with the reason.
@@ -48,16 +47,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
     },
     "docs/first-hour.md": {},
     FACTORY: {"{": "the beginning of a file that a command of the page writes"},
-    CROWD: {
-        "{": "takes minutes: tests/executors/algorithms/crowdhmt ports such goals",
-        'model = mistify_client.load("out/goals/phones")': "a part of an app, for the package of these goals",
-        "mistify engines --package out/goals/phones": "measures the package of these goals",
-        "openssl rand -hex 32 > token && chmod 600 token": _TWO_DEVICES,
-        "mistify lend --package out/goals/phones --listen 0.0.0.0:7470 --token-file token": _TWO_DEVICES,
-        "[lending]": _TWO_DEVICES,
-        'model = mistify_client.load("out/goals/phones", lending="monitor.toml")': _TWO_DEVICES,
-        "mistify status --package out/goals/phones": _TWO_DEVICES,
-    },
+    ADAPTATION: {},
     EXTENDING: {
         "pytest -q -m '' tests/executors/contract tests/mistify_client/monitor/policies": (
             "takes minutes and needs a checkout; test_algorithm_and_policy_pass_the_contract_tests runs it"
@@ -198,7 +188,7 @@ def test_the_tutorial_of_networks_for_many_tasks_works(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_camera_with_a_dirty_lens_works(tmp_path: Path) -> None:
-    follow(CROWD, tmp_path)
+    follow(ADAPTATION, tmp_path)
     history = (tmp_path / "out/goals/camera.state/adaptation/history.jsonl").read_text().splitlines()
     events = [json.loads(line)["event"] for line in history]
     assert (events[0], events[-1]) == ("installed", "restored")
