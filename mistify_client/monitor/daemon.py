@@ -287,7 +287,7 @@ class Monitor:
         Returns:
             True while the request for a new package has to wait for the search.
         """
-        searching, fits = self._search.goes_on(), outcome.decision.fits
+        searching, fits = self._search.goes_on(now), outcome.decision.fits
         if fits:
             self._short_since = None
         elif self._short_since is None or searching:  # new subnets get as much time as the previous ones

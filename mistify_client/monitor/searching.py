@@ -5,10 +5,11 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from mistify.errors import MistifyError
+from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import format_time
 from mistify_client.assembly.pool import SubnetPool
 from mistify_client.monitor.config import SearchConfig
@@ -27,6 +28,12 @@ _NICE: Final = 19
 
 _DIGITS: Final = 3
 
+#: Seconds until a search that was killed, or could not run, may be repeated: the cause may have gone.
+_RETRY_SECONDS: Final = 600.0
+
+#: The conditions of a search: its latency target, rounded, and the targets for accuracy and memory.
+_Conditions: TypeAlias = tuple[float, float | None, float | None]
+
 
 @dataclass(frozen=True)
 class _Search:
@@ -39,14 +46,15 @@ class _Search:
 
     process: subprocess.Popen[bytes]
     budget_ms: float
+    conditions: _Conditions
 
 
 class SubnetSearch:
     """Searches for other subnets, one search at a time, with `mistify adapt` in a low-priority process.
 
     Data, strategy and number of threads are those of the pool, which the process replaces with its result.
-    The same conditions lead to only one search, and after a failed search no tighter target is tried until
-    the daemon restarts.
+    The same conditions lead to only one search, and after one that found nothing no tighter target is tried
+    until the daemon restarts. A search that was killed, or could not run, is repeated later.
 
     Args:
         package: The directory of the shipped package.
@@ -63,7 +71,7 @@ class SubnetSearch:
         self._messages = messages
         self._journal = journal
         self._search: _Search | None = None
-        self._made: set[tuple[float, float | None, float | None]] = set()
+        self._repeat_at: dict[_Conditions, float] = {}
         self._futile_ms = 0.0
 
     @property
@@ -71,10 +79,14 @@ class SubnetSearch:
         """The target of the current search, in milliseconds; None if there is no search."""
         return None if self._search is None else self._search.budget_ms
 
-    def goes_on(self) -> bool:
-        """Return True if a search is in progress; log how one has ended since the last call."""
+    def goes_on(self, now: float) -> bool:
+        """Return True if a search is in progress; log how one has ended since the last call.
+
+        Args:
+            now: Seconds of the monotonic clock.
+        """
         if self._search is not None and (code := self._search.process.poll()) is not None:
-            self._note_end(self._search, code)
+            self._note_end(self._search, code, now)
         return self._search is not None
 
     def consider(self, outcome: IntervalOutcome, short_seconds: float) -> bool:
@@ -92,12 +104,12 @@ class SubnetSearch:
         if not (self.config.enabled and outcome.pool) or targets.latency is None:
             return False
         budget_ms = targets.latency / situation.ratio
-        key = rounded_down(budget_ms), targets.accuracy, targets.memory
-        if key in self._made or budget_ms <= self._futile_ms:
+        conditions = rounded_down(budget_ms), targets.accuracy, targets.memory
+        if situation.now < self._repeat_at.get(conditions, -inf) or budget_ms <= self._futile_ms:
             return False
         if short_seconds >= self.config.after and not situation.idle:
-            self._made.add(key)
-            self._begin(budget_ms)
+            self._repeat_at[conditions] = inf
+            self._begin(budget_ms, conditions, situation.now)
         return True
 
     def stop(self) -> None:
@@ -107,7 +119,7 @@ class SubnetSearch:
             self._search.process.wait()
             self._search = None
 
-    def _begin(self, budget_ms: float) -> None:
+    def _begin(self, budget_ms: float, conditions: _Conditions, now: float) -> None:
         try:
             pool = SubnetPool.load(state_directory(self._package), open_current(self._package))
             if pool is None or not pool.entries:
@@ -121,21 +133,25 @@ class SubnetSearch:
                 )
         except (MistifyError, OSError) as error:
             self._journal.problem(_ABOUT, f"the search for other subnets cannot start: {error}")
+            self._repeat_at[conditions] = now + _RETRY_SECONDS
             return
         with suppress(OSError):  # it has already ended, or the system has no priorities
             os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
-        self._search = _Search(process, budget_ms)
+        self._search = _Search(process, budget_ms, conditions)
         reason = f"searching for other subnets within {format_time(budget_ms, _DIGITS)} on an idle device"
         self._journal.note("search", reason, budget_ms=float(f"{budget_ms:.6g}"), data=pool.data)
 
-    def _note_end(self, search: _Search, code: int) -> None:
+    def _note_end(self, search: _Search, code: int, now: float) -> None:
         """Log how a search has ended."""
         self._search = None
         if code == 0:
             self._journal.problem(_ABOUT, None)
             self._journal.note("search", "the search for other subnets has ended")
         else:
-            self._futile_ms = max(self._futile_ms, search.budget_ms)
+            if code == ErrorCode.INVALID_CONFIG.exit_code:
+                self._futile_ms = max(self._futile_ms, search.budget_ms)
+            else:
+                self._repeat_at[search.conditions] = now + _RETRY_SECONDS
             reason = self._error() or f"the process ended with {code}"
             self._journal.problem(_ABOUT, f"no other subnets were found: {reason}")
 

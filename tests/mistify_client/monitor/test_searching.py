@@ -153,6 +153,20 @@ def test_missing_data_is_a_problem_and_a_new_package_is_requested(narrow):
     assert narrow.asked == 1
 
 
+def test_a_search_that_was_killed_is_repeated_later(narrow):
+    narrow.watch(2 * RATIO * narrow.whole.original_ms, 1.0, after="1s")
+    narrow.step(3)
+    first = narrow.process
+    first.kill()
+    first.wait()
+    narrow.step(3)
+    assert "ended with -9" in narrow.entries.until(event="problem", about="search")["reason"]
+    assert narrow.monitor._search.budget_ms is None
+    narrow.now += 600
+    narrow.step(2)
+    assert narrow.process.pid != first.pid
+
+
 def test_a_search_ends_with_its_daemon(narrow):
     narrow.watch(2 * RATIO * narrow.whole.original_ms, 1.0, after="1s")
     before = narrow.pool
