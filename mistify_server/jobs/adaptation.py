@@ -281,7 +281,7 @@ class CollectiveAdaptation:
             reason = f"the package could not be made: {failure_reason(package)}"
             await self._log.record(GoalChanged(failed_goal(goal, reason)))
             return
-        async for try_ in until_available(self._note_outage):
+        async for try_ in until_available(self._note_outage, self._queue.checkpoint):
             with try_:
                 files = await asyncio.to_thread(self._signed, package)
         branches = self._branches.get(goal_id)
@@ -365,7 +365,7 @@ class CollectiveAdaptation:
             goal_ids: Ids of the goals that it serves; empty for the source and preparations.
             part: See `JobLog.progress_of`.
         """
-        async for attempt in until_available(self._note_outage):
+        async for attempt in until_available(self._note_outage, self._queue.checkpoint):
             with attempt:
                 result = await self._attempt_task(task, goal_ids, part)
         if isinstance(result, TaskDone) and not result.onednn:

@@ -222,13 +222,23 @@ class StepQueue:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
 
-    async def checkpoint(self) -> None:
-        """Let other steps go first, and wait while the job is paused; a step calls it between its tasks."""
+    async def checkpoint(self, seconds: float = 0.0) -> None:
+        """Let other steps go first, and wait while the job is paused; a step calls it between its tasks.
+
+        Args:
+            seconds: How long the step needs no slot.
+        """
         task = asyncio.current_task()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._suspended.append((task, turn))
         self._with_slot.remove(task)
-        self._scheduler.release(self)
+        if seconds:
+            self._scheduler.release(self)
+            await asyncio.sleep(seconds)
+            self._suspended.append((task, turn))
+            self._scheduler.wake()
+        else:
+            self._suspended.append((task, turn))
+            self._scheduler.release(self)
         await turn
 
     def start_next(self) -> None:

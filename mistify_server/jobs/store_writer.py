@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -29,11 +29,15 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, MistifyError) and error.code in OUTAGES
 
 
-def until_available(on_outage: Callable[[BaseException], object]) -> AsyncRetrying:
+def until_available(
+    on_outage: Callable[[BaseException], object],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> AsyncRetrying:
     """Return attempts that repeat while something is unavailable.
 
     Args:
         on_outage: Called with the error before each wait.
+        sleep: Waits for a number of seconds.
     """
 
     def report(state: RetryCallState) -> None:
@@ -44,6 +48,7 @@ def until_available(on_outage: Callable[[BaseException], object]) -> AsyncRetryi
         retry=retry_if_exception(is_outage),
         wait=wait_random_exponential(multiplier=_FIRST, max=_LONGEST),
         before_sleep=report,
+        sleep=sleep,
         reraise=True,
     )
 

@@ -152,3 +152,21 @@ async def test_a_job_paused_as_it_is_submitted_begins_only_when_it_is_resumed(
         assert len(asked(site, "source")) == slots
         await resume(caller, job)
         assert (await caller.finished(job.id)).state is JobState.DONE
+
+
+async def test_a_step_that_waits_for_room_lets_other_jobs_go_on_and_can_be_paused(
+    caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data of a single job may be too large for the disk of the only worker."""
+    monkeypatch.setattr("mistify_server.jobs.store_writer._FIRST", 0.01)
+    (site.control / "fill-adapt-8000").write_text("1000000")
+    job = await caller.submit([make_config("large", FLOP="0.8x")])
+    await wait_until(lambda: len(site.tasks("adapt")) > 1)
+    other = await caller.submit([make_config("small", FLOP="0.5x")])
+    async with asyncio.timeout(60):
+        assert (await caller.finished(other.id)).state is JobState.DONE
+        await pause(caller, job)
+        await caller.finished((await caller.submit([make_config("small", FLOP="0.3x")])).id)
+    adapted = [task["budget"]["flops"] for task in site.tasks("adapt")]
+    assert adapted.count(8_000.0) > 1
+    assert adapted[adapted.index(3_000.0) :] == [3_000.0], "none of the paused job"
