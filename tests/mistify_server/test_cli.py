@@ -165,12 +165,15 @@ async def test_a_registered_model_is_ported(
         assert (await caller.finished(job.id)).goals[0].files
 
 
-def test_the_server_does_not_import_tensorflow() -> None:
-    program = "import sys, json, mistify_server.cli; print(json.dumps(sorted(sys.modules)))"
+def test_the_server_imports_neither_tensorflow_nor_scipy() -> None:
+    """They take seconds and memory, which all workers have, and no server needs."""
+    modules = "mistify_server.cli, mistify_server.server, mistify_server.web.app"
+    program = f"import sys, json, {modules}; print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout
-    assert not {"tensorflow", "keras", "executors.sources", "executors.structure"} & set(json.loads(output))
+    unneeded = {"tensorflow", "keras", "scipy", "executors.sources", "executors.structure"}
+    assert not unneeded & set(json.loads(output))
 
 
 def make_store(directory: Path) -> Path:
