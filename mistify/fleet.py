@@ -162,10 +162,7 @@ def check_status(status: DeviceStatus) -> None:
 
 
 def _problems(status: DeviceStatus) -> Iterator[Problem]:
-    for place, text in _names(status):
-        if not 0 < len(text) <= LONGEST_NAME:
-            expected = f"1 to {LONGEST_NAME} characters"
-            yield Problem(place, f"{len(text)} characters", expected, "use a name of this length")
+    yield from _problems_of_names(status)
     if status.options < 1:
         yield Problem("options", str(status.options), "at least 1", "count the options of the package")
     for place, time in _times(status):
@@ -185,6 +182,15 @@ def _problems(status: DeviceStatus) -> Iterator[Problem]:
         if len(texts) > _MOST_ENTRIES or any(len(text) > LONGEST_REASON for text in texts):
             expected = f"at most {_MOST_ENTRIES} texts of at most {LONGEST_REASON:,} characters"
             yield Problem(place, "more", expected, "cut them")
+
+
+def _problems_of_names(status: DeviceStatus) -> Iterator[Problem]:
+    for place, text in _names(status):
+        if not 0 < len(text) <= LONGEST_NAME:
+            expected = f"1 to {LONGEST_NAME} characters"
+            yield Problem(place, f"{len(text)} characters", expected, "use a name of this length")
+        elif "\0" in text:  # PostgreSQL stores another character in its place
+            yield Problem(place, repr(text), "text without NUL characters", "leave them out")
 
 
 def _names(status: DeviceStatus) -> Iterator[tuple[str, str]]:

@@ -197,6 +197,7 @@ async def test_reports_are_written_even_if_those_of_another_tenant_cannot_be(
         ({"last_switch": LastSwitch(1, "branch-1", "x" * 1_001)}, "last_switch.reason"),
         ({"last_switch": LastSwitch(1, "", "why")}, "last_switch.previous"),
         ({"option": "x" * 201}, "option"),
+        ({"name": "kitchen\0"}, "name"),
         ({"rollouts": DeviceRollouts("")}, "rollouts.package"),
         ({"rollouts": DeviceRollouts("phone", 0.0)}, "rollouts.measured_ms"),
         ({"rollouts": installing(rollout="")}, "rollouts.installation.rollout"),
