@@ -59,6 +59,12 @@ _PAUSE: Final = 0.02
 _STEPS: Final = {"source_steps": 50_000, "adapt_steps": 10, "tune_steps": 10}
 
 
+def processor_seconds(pid: int) -> float:
+    """Return the CPU time of a process, without those that it has started."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Server(NamedTuple):
     """A server process and its store."""
 
@@ -73,8 +79,7 @@ class Server(NamedTuple):
 
     def processor_seconds(self) -> float:
         """Return the server's CPU time, without its workers."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_seconds(self.pid)
 
     def disk_mb(self) -> float:
         """Return the size of its database."""
