@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias
@@ -125,11 +125,9 @@ class CollectiveAdaptation:
     def queue_reference(self) -> bool:
         """Queue the measurement of the source; return False if it is already complete.
 
-        The source is measured with the number of threads of each package, for comparison. There is only one
-        attempt.
+        The source is measured once with the number of threads of each package, for comparison.
         """
-        goals = (self._log.goal(goal_id) for node in self._plan.nodes for goal_id in node.goals)
-        missing = {goal.spec.threads for goal in goals if goal.files} - self._referenced
+        missing = {goal.spec.threads for goal in self._goals() if goal.files} - self._referenced
         if self._root is None or not missing:
             return False
         self._referenced |= missing
@@ -252,8 +250,7 @@ class CollectiveAdaptation:
         self._queue_next(root, index)
 
     def _adapt_task(self, node: NodePlan, root: SourceResult, parent: str) -> AdaptTask:
-        goals = [self._log.goal(goal_id) for goal_id in node.goals]
-        return self._tasks(root).adapt(node, goals, parent)
+        return self._tasks(root).adapt(node, map(self._log.goal, node.goals), parent)
 
     async def _branch_and_package(
         self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult
@@ -284,11 +281,10 @@ class CollectiveAdaptation:
         async for try_ in until_available(self._note_outage, self._queue.checkpoint):
             with try_:
                 files = await asyncio.to_thread(self._signed, package)
-        branches = self._branches.get(goal_id)
         packaged = packaged_goal(
             goal,
             attempt.adapted,
-            branches,
+            self._branches.get(goal_id),
             package,
             files,
             teacher_accuracy=root.teacher_accuracy,
@@ -339,7 +335,7 @@ class CollectiveAdaptation:
 
     async def _attempt(self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult) -> Attempt:
         node, branches = self._tree.nodes[index], self._branches.get(goal.id)
-        task = self._tasks(root).package(node, goal, adapted, branches)
+        task = self._tasks(root).package(node, goal, adapted, branches, self._goals())
         return Attempt(goal, adapted, await self._run(task, [goal.id], self._packaging(goal.id)))
 
     def _packaging(self, goal_id: str) -> Part:
@@ -352,8 +348,11 @@ class CollectiveAdaptation:
         if isinstance(result, ReferenceResult):
             await self._log.record(ReferenceSaved(self._plan.number, result))
             return
-        reason = failure_reason(result)
-        _logger.warning("the source could not be measured: %s", reason)
+        _logger.warning("the source could not be measured: %s", failure_reason(result))
+
+    def _goals(self) -> Iterator[Goal]:
+        """Yield the goals of the batch."""
+        return (self._log.goal(goal_id) for node in self._plan.nodes for goal_id in node.goals)
 
     def _tasks(self, root: SourceResult) -> TaskFactory:
         return TaskFactory(self._log.job_id, self._plan, root, self._preparations)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from mistify.config.package.quantization import QuantizationConfig
@@ -19,7 +20,8 @@ from mistify_server.tasks.tasks import (
     SourceTask,
 )
 
-#: The number of goals in a batch from which they share converted files: making one takes two conversions.
+#: The number of goals of a batch at one precision from which they share a converted file: making it takes two
+#: conversions.
 _SHARING: Final = 3
 
 
@@ -77,9 +79,19 @@ class TaskFactory:
         )
 
     def package(
-        self, node: NodePlan, goal: Goal, adapted: AdaptResult, branches: BranchResult | None
+        self,
+        node: NodePlan,
+        goal: Goal,
+        adapted: AdaptResult,
+        branches: BranchResult | None,
+        goals: Iterable[Goal],
     ) -> PackageTask:
-        """Return the task that packages a goal's checkpoint and branches."""
+        """Return the task that packages a goal's checkpoint and branches.
+
+        Args:
+            goals: All goals of the batch, read only as far as necessary.
+        """
+        alike = (one for one in goals if one.spec.quantization == goal.spec.quantization)
         return PackageTask(
             recipe=self._recipe_of(node),
             job_id=self.job_id,
@@ -89,7 +101,7 @@ class TaskFactory:
             costs=adapted.costs,
             accuracy=adapted.accuracy,
             branches=branches,
-            shares_conversion=sum(len(each.goals) for each in self.plan.nodes) >= _SHARING,
+            shares_conversion=len(list(islice(alike, _SHARING))) == _SHARING,
         )
 
     def reference(self, threads: Iterable[int]) -> ReferenceTask:

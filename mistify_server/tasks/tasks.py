@@ -97,7 +97,7 @@ class PackageTask(Message):
         accuracy: Accuracy of the checkpoint on the validation data.
         branches: The networks that the package can switch between, including the checkpoint; None without
             branches.
-        shares_conversion: Whether the goal is one of so many that they share a converted file.
+        shares_conversion: Whether so many goals have this precision that they share a converted file.
     """
 
     kind: Literal["package"] = "package"

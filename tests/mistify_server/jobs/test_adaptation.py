@@ -61,3 +61,18 @@ async def test_a_collapsed_network_is_adapted_again_from_the_source(
     wide, narrow, again = site.tasks("adapt")
     assert narrow["budget"] == again["budget"] == {"flops": 5_000}
     assert again["parent"] == wide["parent"] != narrow["parent"]
+
+
+async def test_goals_share_a_converted_file_if_enough_have_the_same_precision(
+    caller: Any, site: Any, make_config: Callable[..., dict[str, object]]
+) -> None:
+    precisions = {"0.8x": "none", "0.7x": "none", "0.6x": "float16", "0.5x": "none"}
+    job = await caller.submit(
+        [
+            {**make_config(f"at-{share}", FLOP=share), "quantization": precision}
+            for share, precision in precisions.items()
+        ]
+    )
+    await caller.finished(job.id)
+    shares = {task["goal_id"]: task["shares_conversion"] for task in site.tasks("package")}
+    assert shares == {f"at-{share}": precision == "none" for share, precision in precisions.items()}
