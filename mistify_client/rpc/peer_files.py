@@ -31,7 +31,13 @@ class PeerFiles:
         self._damaged: Counter[str] = Counter()
 
     def held(self) -> dict[str, int]:
-        """Return SHA-256 -> number of bytes already downloaded, for all weights in the directory."""
+        """Return SHA-256 -> number of bytes already downloaded, for all weights in the directory.
+
+        Complete weights that were damaged on the disk are removed, so that they are downloaded again.
+        """
+        for path in self._directory.glob(f"*{_SUFFIX}"):
+            if not _is_undamaged(path):
+                path.unlink()
         paths = self._directory.glob(f"*{_SUFFIX}*")
         return {path.name.partition(".")[0]: path.stat().st_size for path in paths}
 
@@ -97,3 +103,11 @@ class PeerFiles:
     def _part(self, peer: Peer) -> Path:
         path = self._path(peer)
         return path.with_name(path.name + PART)
+
+
+def _is_undamaged(path: Path) -> bool:
+    """Check whether complete weights have the digest in their name."""
+    try:
+        return describe_file(path).sha256 == path.name.removesuffix(_SUFFIX)
+    except OSError:  # a sector that cannot be read
+        return False

@@ -139,6 +139,15 @@ def test_damaged_weights_are_downloaded_again_once(client, package, tmp_path):
     assert actual.path.read_bytes() == other.weights
 
 
+@pytest.mark.parametrize("harm", [lambda content: content[:-9], lambda content: content[:-1] + b"?"])
+def test_weights_damaged_on_the_disk_are_downloaded_again(client, package, tmp_path, harm):
+    me, other = (enter(client, package, number) for number in range(2))
+    (file,) = client.peers(me.key, 5, tmp_path / "peers")
+    file.path.write_bytes(harm(other.weights))
+    (file,) = client.peers(me.key, 5, tmp_path / "peers")
+    assert file.path.read_bytes() == other.weights
+
+
 def test_permanently_damaged_weights_are_refused(client, package, store, tmp_path):
     me, other = (enter(client, package, number) for number in range(2))
     name = described(package, other).sha256
