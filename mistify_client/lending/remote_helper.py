@@ -102,9 +102,12 @@ class RemoteHelper:
     def is_available(self) -> bool:
         """True if it can be asked for an inference now."""
         stream = self._stream
-        if stream is None or self._clock() < self._rests_until or self._using.locked():
+        if stream is None or self._clock() < self._rests_until or not self._using.acquire(blocking=False):
             return False
-        return stream.owes_since is None or self._late_answer_came(stream)
+        try:
+            return stream.owes_since is None or self._late_answer_came(stream)
+        finally:
+            self._using.release()
 
     def spend(self, count: int = 1) -> bool:
         """Count some inferences as asked for; return False, and count none, if it does not grant them now."""
@@ -195,6 +198,7 @@ class RemoteHelper:
         self.problem = problem
 
     def _late_answer_came(self, stream: HelperStream) -> bool:
+        """Take a late answer if it has come; for the thread that uses the helper: only one can take it."""
         try:
             for answered in stream.late():
                 self._observe(answered)
