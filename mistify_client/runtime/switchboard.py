@@ -36,7 +36,8 @@ class Switchboard:
     """
 
     def __init__(self, memory: mmap.mmap | bytearray | None = None) -> None:
-        words = memoryview(bytearray(_INITIAL) if memory is None else memory)
+        self._memory: mmap.mmap | bytearray = bytearray(_INITIAL) if memory is None else memory
+        words = memoryview(self._memory)
         self._signed, self._unsigned = words.cast("i"), words.cast("I")
 
     @classmethod
@@ -109,13 +110,22 @@ class Switchboard:
         self._signed[_OPTIONS + generation % 2] = option
 
     def bump(self) -> None:
-        """Announce another current version, with its default option; writers hold a lock."""
+        """Announce another current version, as `announce` does."""
         self.announce(self.following)
 
     def announce(self, generation: int) -> None:
-        """Make a later generation the current one, with its default option; writers hold a lock."""
+        """Make a later generation the current one, with its default option; writers hold a lock.
+
+        It is on the disk at the end: after a power cut, the new version would run the option that was chosen
+        for the previous one.
+
+        Raises:
+            OSError: The disk fails.
+        """
         self.switch_in(generation, DEFAULT_OPTION)
         self._unsigned[_GENERATION] = generation
+        if isinstance(self._memory, mmap.mmap):
+            self._memory.flush()
 
 
 def _is_complete(file: IO[bytes]) -> bool:

@@ -1,3 +1,4 @@
+import mmap
 import struct
 import subprocess
 import sys
@@ -41,6 +42,25 @@ def test_a_new_version_starts_with_the_default_and_keeps_the_option_of_the_previ
         assert (switchboard.option, switchboard.generation) == (DEFAULT_OPTION, generation)
         assert switchboard.option_in(generation - 1) == before
         switchboard.option = generation
+
+
+class Flushed(mmap.mmap):
+    """Memory that tells what a power cut would leave of it."""
+
+    on_disk = bytes(24)
+
+    def flush(self, *part):
+        super().flush(*part)
+        self.on_disk = self[:]
+
+
+def test_an_announced_version_has_its_default_option_after_a_power_cut(tmp_path):
+    Switchboard.open(tmp_path).option = 2
+    with (tmp_path / "switchboard").open("r+b") as file:
+        memory = Flushed(file.fileno(), 0)
+    Switchboard(memory).bump()
+    left = Switchboard(bytearray(memory.on_disk))
+    assert (left.generation, left.option, left.option_in(0)) == (1, DEFAULT_OPTION, 2)
 
 
 def test_generations_wrap_around():
