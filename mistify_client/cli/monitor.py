@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files.locking import locked
 from mistify.package.manifest import Manifest
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
@@ -143,11 +145,15 @@ def target(
     """
     with reported_errors():
         state = MonitorState.of(package)
-        changes = ({} if reset else read_changes(state.targets)) | parse_changes(assignments or [])
-        check_accuracy(Targets.model_validate(changes), _metric(package), "the targets")
-        if reset or assignments:
+        given = parse_changes(assignments or [])
+        writes = reset or bool(given)
+        if writes:
             state.directory.mkdir(parents=True, exist_ok=True)
-            write_changes(state.targets, changes)
+        with locked(state.directory) if writes else nullcontext():  # others may change targets as well
+            changes = ({} if reset else read_changes(state.targets)) | given
+            check_accuracy(Targets.model_validate(changes), _metric(package), "the targets")
+            if writes:
+                write_changes(state.targets, changes)
         for name, value in changes.items():
             typer.echo(f"{name}: {value or 'none'}")
         if not changes:

@@ -1,12 +1,16 @@
 """The daemon as a process, next to an app that uses the package."""
 
+import fcntl
 import json
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from mistify.files.locking import locked
 from mistify_client.monitor.state.state import MonitorState
+from mistify_client.monitor.state.targets import read_changes, write_changes
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.monitor.conftest import branched_package
@@ -40,6 +44,24 @@ def test_an_impossible_accuracy_is_refused_and_changes_nothing(package):
     assert refused.exit_code == 2
     assert 'accuracy: got 90; expected accuracy, a share above 0 and up to 1; write "90%"' in refused.stderr
     assert shown("target", "--package", package).stdout == "accuracy: 90%\n"
+
+
+def test_two_commands_that_change_targets_at_once_keep_both_changes(package, monkeypatch):
+    state, lock, asked = MonitorState.of(package), fcntl.flock, threading.Event()
+    state.directory.mkdir(parents=True)
+
+    def asking(*request):
+        asked.set()
+        lock(*request)
+
+    other = threading.Thread(target=shown, args=["target", "accuracy=90%", "--package", package])
+    with locked(state.directory):
+        monkeypatch.setattr(fcntl, "flock", asking)
+        other.start()
+        asked.wait()
+        write_changes(state.targets, {"latency": "5ms"})
+    other.join()
+    assert read_changes(state.targets) == {"latency": "5ms", "accuracy": "90%"}
 
 
 def test_the_daemon_ends_cleanly_and_keeps_the_branch(package, start):
