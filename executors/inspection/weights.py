@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import h5py
-
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import MIB, Limits
 
@@ -27,6 +25,8 @@ def stored_weights(path: Path, content: Path | IO[bytes], limits: Limits) -> int
         MistifyError: INVALID_MODEL if it is not an HDF5 file, has soft or external links, or has arrays that
             exceed the limits or are larger than their stored data.
     """
+    import h5py  # noqa: PLC0415 (10 MB, which a server needs only for a new model)
+
     weights = taken = 0
     try:
         with h5py.File(content, "r") as file:
@@ -43,6 +43,8 @@ def stored_weights(path: Path, content: Path | IO[bytes], limits: Limits) -> int
 
 def model_config(path: Path) -> bytes | str | None:
     """Return the configuration in an HDF5 file accepted by `stored_weights`; None if it has none."""
+    import h5py  # noqa: PLC0415 (10 MB, which a server needs only for a new model)
+
     try:
         with h5py.File(path, "r") as file:
             text = file.attrs.get("model_config")
@@ -53,6 +55,8 @@ def model_config(path: Path) -> bytes | str | None:
 
 def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]]:
     """Yield every array of a file once; refuse soft and external links."""
+    import h5py  # noqa: PLC0415 (10 MB, which a server needs only for a new model)
+
     seen = set()
     left = [file]
     while left:

@@ -165,14 +165,14 @@ async def test_a_registered_model_is_ported(
         assert (await caller.finished(job.id)).goals[0].files
 
 
-def test_the_server_imports_neither_tensorflow_nor_scipy() -> None:
+def test_the_server_imports_no_libraries_of_workers() -> None:
     """They take seconds and memory, which all workers have, and no server needs."""
     modules = "mistify_server.cli, mistify_server.server, mistify_server.web.app"
     program = f"import sys, json, {modules}; print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout
-    unneeded = {"tensorflow", "keras", "scipy", "executors.sources", "executors.structure"}
+    unneeded = {"tensorflow", "keras", "scipy", "h5py", "executors.sources", "executors.structure"}
     assert not unneeded & set(json.loads(output))
 
 
