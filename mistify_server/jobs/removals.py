@@ -95,6 +95,8 @@ class JobRemovals:
                 await self.remove_due()
             except (OSError, MistifyError) as error:
                 _log.warning("the files of removed jobs could not be removed: %s", error)
+            except Exception:  # the next attempt may succeed; otherwise, the disk would fill up
+                _log.exception("the files of removed jobs could not be removed because of an internal error")
             await asyncio.sleep(_INTERVAL_SECONDS)
 
     async def _remove(self, job_ids: Sequence[str], hidden_before_ms: int | None) -> Removal:

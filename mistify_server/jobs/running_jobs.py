@@ -97,7 +97,10 @@ class RunningJobs:
         """Read the limits of callers periodically, and start steps that they have come to allow."""
         while True:
             await asyncio.sleep(_LIMITS_SECONDS)
-            await self._limits.refresh({runner.caller for runner in self._runners.values()})
+            try:
+                await self._limits.refresh({runner.caller for runner in self._runners.values()})
+            except Exception:
+                _log.exception("the limits of callers cannot be read because of an internal error")
             self._scheduler.wake()
 
     def start(self, job_id: str) -> None:

@@ -13,18 +13,32 @@ from mistify_server.store.sql.jobs import SqlJobStore
 WaitUntil = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
-async def test_uploads_are_collected_even_if_the_store_was_busy(
-    site: Any, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("error", "reported"),
+    [
+        (MistifyError(ErrorCode.UNAVAILABLE, "the store is busy"), "unused uploads could not be removed: "),
+        (ZeroDivisionError(), "unused uploads could not be removed because of an internal error"),
+    ],
+    ids=["busy", "internal"],
+)
+async def test_uploads_are_collected_although_the_first_attempt_failed(
+    site: Any,
+    wait_until: WaitUntil,
+    error: Exception,
+    reported: str,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    failures = [MistifyError(ErrorCode.UNAVAILABLE, "the store is busy")]
+    failures = [error]
     referenced = SqlJobStore.referenced_digests
 
-    def busy_at_first(store: SqlJobStore) -> set[str]:
+    def failing_at_first(store: SqlJobStore) -> set[str]:
         if failures:
             raise failures.pop()
         return referenced(store)
 
-    monkeypatch.setattr(SqlJobStore, "referenced_digests", busy_at_first)
+    monkeypatch.setattr(SqlJobStore, "referenced_digests", failing_at_first)
     monkeypatch.setattr("mistify_server.server._COLLECTION_SECONDS", 0.01)
     old = site.store / "uploads" / "files" / "00" / ("0" * 64)
     old.parent.mkdir(parents=True)
@@ -32,7 +46,7 @@ async def test_uploads_are_collected_even_if_the_store_was_busy(
     os.utime(old, (0, 0))
     async with running_server(site.settings()):
         await wait_until(lambda: not old.exists())
-    assert "unused uploads could not be removed: " in caplog.text
+    assert reported in caplog.text
 
 
 async def test_an_internal_error_of_a_task_of_the_server_is_reported_at_once(
@@ -43,10 +57,10 @@ async def test_an_internal_error_of_a_task_of_the_server_is_reported_at_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def broken(*_: object) -> int:
+    async def broken(_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("mistify_server.server.collect_uploads", broken)
+    monkeypatch.setattr("mistify_server.server.keep_written", broken)
     async with serving_at(site.settings()):
-        await wait_until(lambda: "_collect_uploads has ended because of an internal error" in caplog.text)
+        await wait_until(lambda: "broken has ended because of an internal error" in caplog.text)
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]

@@ -150,10 +150,11 @@ async def test_limits_are_remembered_while_the_store_cannot_be_read(
     site: Any, serving_two: Any, make_config: Config, wait_until: Any, *, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[str] = []
+    errors = [MistifyError(ErrorCode.UNAVAILABLE, "the database is locked"), ZeroDivisionError()]
 
     def failing(_store: SqlTokenStore, name: str) -> Quota:
         reads.append(name)
-        raise MistifyError(ErrorCode.UNAVAILABLE, "the database is locked")
+        raise errors[len(reads) % 2]
 
     monkeypatch.setattr("mistify_server.jobs.running_jobs._LIMITS_SECONDS", 0.01)
     (site.control / "hold-source").touch()

@@ -1,5 +1,6 @@
 """Jobs are removed from the lists at once, and with their files a day later."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -20,6 +21,7 @@ from mistify_server.store.changes import GoalChanged, JobChanged, Submission
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.objects.bucket import Bucket
 from mistify_server.store.plans import BatchPlan
+from mistify_server.store.removal import remove_ended
 from tests.support.buckets import BucketServer, with_bucket
 from tests.support.callers import called_by
 
@@ -152,6 +154,31 @@ async def test_files_are_removed_after_a_day(store: Store, plan: BatchPlan) -> N
     clock.now += timedelta(hours=2)
     await removals.remove_due()
     assert set(store.artifacts.names()) == {artifacts[name] for name in ("restored", "kept")}
+
+
+async def test_files_are_removed_although_the_first_attempt_failed(
+    store: Store,
+    plan: BatchPlan,
+    wait_until: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    finished(store, "j", plan)
+    store.jobs.hide("j", 1_000)
+    failures = [ZeroDivisionError()]
+
+    def failing_at_first(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return remove_ended(*arguments)
+
+    monkeypatch.setattr("mistify_server.jobs.removals.remove_ended", failing_at_first)
+    monkeypatch.setattr("mistify_server.jobs.removals._INTERVAL_SECONDS", 0.01)
+    idle = SimpleNamespace(busy_since=inf)
+    removing = asyncio.create_task(JobRemovals(store, idle, idle).keep_removing())  # type: ignore[arg-type]
+    await wait_until(lambda: removing.done() or store.jobs.hidden(1_001) == [])
+    assert removing.cancel(), "it goes on"
+    assert "could not be removed because of an internal error" in caplog.text
 
 
 async def test_the_bucket_is_listed_once_for_all_jobs(
