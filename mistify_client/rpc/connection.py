@@ -91,11 +91,15 @@ class _PendingCall:
 
     An interrupt can reach the caller before the starting thread has handed over the call. Therefore each side
     sets its own flag before it checks the other's: one of them cancels the call.
+
+    Attributes:
+        error: The error of the requests that ended the call.
     """
 
     def __init__(self) -> None:
         self._call: Any = None
         self._cancelled = False
+        self.error: Exception | None = None
 
     def begin(self, method: Callable[..., Any], *args: object, **options: object) -> Any:
         """Start the call and return it."""
@@ -109,6 +113,14 @@ class _PendingCall:
         self._cancelled = True
         if self._call is not None:
             self._call.cancel()
+
+    def cancelled_by(self, requests: Iterator[Any]) -> Iterator[Any]:
+        """Yield requests, and cancel the call if they fail: gRPC would take that for an answer."""
+        try:
+            yield from requests
+        except Exception as error:
+            self.error = error
+            self.cancel()
 
 
 def open_channel(
@@ -175,17 +187,21 @@ class Connection:
 
         Args:
             method: A method of a stub with a single response.
-            request: A message, or an iterator of messages.
+            request: A message, or an iterator of messages, whose error is raised.
             seconds: Time until the deadline.
         """
         pending = _PendingCall()
         with self._translated():
             sending = self.traffic.sending(request)
+            if isinstance(sending, Iterator):
+                sending = pending.cancelled_by(sending)
             try:
                 call = _wait_for(
                     pending.begin, method.future, sending, timeout=seconds, metadata=self._metadata
                 )
                 answer = _wait_for(call.result)
+            except grpc.FutureCancelledError as error:
+                raise (pending.error or error) from None
             finally:
                 pending.cancel()
         return self.traffic.receiving(answer)

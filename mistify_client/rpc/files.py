@@ -72,10 +72,14 @@ class FilesClient(ServiceClient):
 
 def _requests(file: FileDigest, path: Path, offset: int) -> Iterator[pb.UploadFileRequest]:
     yield pb.UploadFileRequest(header=pb.UploadHeader(file=_message(file), offset=offset))
-    with path.open("rb") as content:
-        content.seek(offset)
-        while chunk := content.read(_CHUNK):
-            yield pb.UploadFileRequest(data=chunk)
+    try:
+        with path.open("rb") as content:
+            content.seek(offset)
+            while chunk := content.read(_CHUNK):
+                yield pb.UploadFileRequest(data=chunk)
+    except OSError as error:
+        error.filename = str(path)  # an error of reading lacks it
+        raise
 
 
 def _message(file: FileDigest) -> pb.FileDigest:
