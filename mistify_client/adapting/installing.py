@@ -6,11 +6,11 @@ from pathlib import Path
 
 from mistify.adaptation.observing import folded_norms
 from mistify.adaptation.statistics import Statistics
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.adaptation import ADAPTATION, AdaptationStore
-from mistify.package.manifest import NETWORK
+from mistify.package.manifest import MANIFEST, NETWORK
 from mistify.package.opened import Package
-from mistify.package.records import PackagedFile
+from mistify.package.records import PackagedFile, corrupt_package
 from mistify.package.training import Training
 from mistify.tflite.rescaling import rescaled
 from mistify.tflite.stored import stored_constants
@@ -88,15 +88,18 @@ def install_adapted(package: Path, version: AdaptableVersion, statistics: Statis
     Raises:
         MistifyError: CONFLICT, another version has become current; NOT_FOUND, the package is gone;
             STORE_VERSION, a newer version of Mistify has replaced it; CORRUPT_PACKAGE, a file of it, or of
-            its state, is missing or damaged.
+            its state, is missing or damaged, or the network lacks norms or weights that the package
+            describes.
         OSError: The version cannot be written.
-        ValueError: The network does not have the norms that the package describes.
     """
     check_current(package, version.directory)
     base, store = version.base, version.store
     norms = folded_norms(store.norms, store.read_statistics(base))
     places = [norm.operators for norm in store.norms]
-    network = rescaled(base.read(NETWORK), places, *norms.changes(statistics))
+    try:
+        network = rescaled(base.read(NETWORK), places, *norms.changes(statistics))
+    except (IndexError, ValueError) as error:
+        raise _unfitting(base, ADAPTATION, f"norms that do not fit ({error})", "folded norms") from error
     adapted = store.model_copy(update={"adapted_from": base.manifest.files[NETWORK].sha256})
     changed = {NETWORK: network, ADAPTATION: adapted.as_json()}
     with staging(adaptation_directory(package) / "installing") as new:
@@ -111,12 +114,28 @@ def install_adapted(package: Path, version: AdaptableVersion, statistics: Statis
 
 
 def _training_of(base: Package, network: bytes) -> Training | None:
-    """Return the description of training, with the places of weights in the file of an adapted network."""
+    """Return the description of training, with the places of weights in the file of an adapted network.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, the network has no constant at the place of a weight.
+    """
     training = base.manifest.training
     if training is None:
         return None
     before, after = stored_constants(base.read(NETWORK)), stored_constants(network)
-    return training.moved({constant.offset: after[place].offset for place, constant in before.items()})
+    offsets = {before[place].offset: after[place].offset for place in before.keys() & after.keys()}
+    try:
+        return training.moved(offsets)
+    except KeyError as error:
+        raise _unfitting(base, MANIFEST, f"a weight at byte {error}", "weights at constants") from error
+
+
+def _unfitting(base: Package, name: str, found: str, expected: str) -> MistifyError:
+    """Return the error of a file that describes what the network of a package does not have."""
+    problem = Problem(
+        str(base.directory / name), found, f"{expected} of its {NETWORK}", "fetch the package again"
+    )
+    return corrupt_package(base.directory, [problem])
 
 
 def restore(package: Path, version: AdaptableVersion) -> AdaptableVersion:
