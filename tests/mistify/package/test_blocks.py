@@ -1,6 +1,7 @@
 """Block stores survive a round trip; invalid combinations of blocks and damaged files are refused."""
 
 import json
+import resource
 
 import pytest
 
@@ -134,6 +135,37 @@ def test_a_file_with_another_digest_is_refused_by_name(directory, harm):
         assert not files.has(store.variants[1])
     assert error.code is ErrorCode.CORRUPT_PACKAGE
     assert error.problems[0].place == str(directory / "b.tflite")
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [("b.tflite", "Too many levels of symbolic links"), ("/proc/self/mem", "Input/output error")],
+)
+def test_a_file_that_cannot_be_read_is_refused_by_name_with_the_cause(directory, target, reason):
+    store = BlockStore.load(directory)
+    (directory / "b.tflite").unlink()
+    (directory / "b.tflite").symlink_to(target)
+    with BlockFiles(directory) as files:
+        error = failure(files.read, store.variants[1])
+        assert (error.code, error.problems[0].place, error.problems[0].value) == (
+            *(ErrorCode.CORRUPT_PACKAGE, str(directory / "b.tflite"), reason),
+        )
+        (directory / "b.tflite").unlink()
+        (directory / "b.tflite").write_bytes(CONTENT["b.tflite"])
+        assert files.read(store.variants[1]) == CONTENT["b.tflite"]
+
+
+def test_too_many_open_files_are_no_damage(directory):
+    store = BlockStore.load(directory)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with BlockFiles(directory) as files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                files.read(store.variants[1])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert files.read(store.variants[1]) == CONTENT["b.tflite"]
 
 
 def test_a_damaged_missing_or_newer_manifest_is_refused(directory):
