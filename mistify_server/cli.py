@@ -104,6 +104,8 @@ def backup(
         made = back_up(existing(store), to.resolve())
     for name in made.damaged:
         typer.echo(f"the artifact {name} is damaged or missing; see mistify-server check", err=True)
+    for name in made.damaged_uploads:
+        typer.echo(f"the upload {name} is damaged; see mistify-server check", err=True)
     files = f"{counted(made.files, 'new file')} ({format_bytes(made.size, 3)})"
     if made.dump_command is None:
         typer.echo(f"copied the database and {files}")
@@ -115,7 +117,7 @@ def backup(
             f"the copy has the artifacts of {made.bucket} in its own directory; to serve it with a bucket, "
             "use another directory of it in --artifacts"
         )
-    if made.damaged:
+    if made.damaged or made.damaged_uploads:
         raise typer.Exit(ErrorCode.CORRUPT_PACKAGE.exit_code)
 
 

@@ -2,14 +2,15 @@
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.writing import replacing
-from mistify_server.store.artifacts import Artifacts, artifacts_of, digest_of, writing
+from mistify_server.store.artifacts import Artifacts, artifacts_of, digest_of, pieces_of, sha256_of, writing
 from mistify_server.store.directory import (
     AUDIT,
     WEIGHTS,
@@ -24,7 +25,7 @@ from mistify_server.store.sql.backend import BUSY_SECONDS, Backend
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.jobs import SqlJobStore
 from mistify_server.store.upload_directories import UPLOADS, directory_of, tenants_with_uploads
-from mistify_server.store.uploads import SENDERS, uploaded_files
+from mistify_server.store.uploads import NAMED, SENDERS, uploaded_files
 
 #: File that marks a directory as a backup, so that no other store is overwritten.
 _MARK: Final = "backup"
@@ -37,7 +38,8 @@ class Backup(NamedTuple):
     """A backup: number and total size in bytes of the copied files, and what could not be copied.
 
     Attributes:
-        damaged: The names of files that are damaged or missing in the store.
+        damaged: The names of artifacts that are damaged or missing in the store.
+        damaged_uploads: The digests of uploads that are damaged in the store.
         bucket: The address of the bucket from which artifacts were copied, if they are not in the store.
         dump_command: The command that backs up the database, if it is not among the copied files.
     """
@@ -45,6 +47,7 @@ class Backup(NamedTuple):
     files: int
     size: int
     damaged: tuple[str, ...]
+    damaged_uploads: tuple[str, ...]
     bucket: str | None
     dump_command: str | None
 
@@ -54,7 +57,7 @@ def back_up(directory: Path, target: Path) -> Backup:
 
     A database in PostgreSQL is not copied; its dump, made before the files are copied, belongs to the backup.
     Artifacts in a bucket are: the copy has them in its directory, and does not know the bucket. Files that an
-    earlier backup has copied into the directory are not copied again. Inspections and the logs
+    earlier backup has copied into the directory are not copied again. Damaged files, inspections and the logs
     of workers are left out.
 
     Args:
@@ -79,15 +82,19 @@ def back_up(directory: Path, target: Path) -> Backup:
             if not damaged or damaged == before:  # otherwise a job may have been removed meanwhile
                 break
         uploads, copies = directory / UPLOADS, target / UPLOADS
+        damaged_uploads: set[str] = set()
         for tenant in tenants_with_uploads(uploads):  # after the jobs that refer to them
-            sizes += _copy_uploads(directory_of(uploads, tenant), directory_of(copies, tenant))
+            copied, faults = _copy_uploads(directory_of(uploads, tenant), directory_of(copies, tenant))
+            sizes += copied
+            damaged_uploads.update(faults)
         with suppress(FileNotFoundError):
             shutil.copy2(directory / LOGS / AUDIT, target / LOGS / AUDIT)
         store.signing_keys.copy_to(target)  # last, so that it has the keys of all copied packages
     command = backend_of(directory).dump_command()
     binding = binding_of(directory)
     bucket = None if binding is None else binding.address
-    return Backup(len(sizes), sum(sizes), tuple(sorted(damaged or ())), bucket, command)
+    faulty = tuple(sorted(damaged or ())), tuple(sorted(damaged_uploads))
+    return Backup(len(sizes), sum(sizes), *faulty, bucket, command)
 
 
 def make_own_store(directory: Path) -> None:
@@ -135,37 +142,93 @@ def _copy_artifacts(source: Artifacts, target: Artifacts, digests: Collection[st
                     raise
 
 
-def _copy_uploads(source: Path, target: Path) -> Iterator[int]:
-    """Copy a tenant's uploads, their senders and names in configs; yield the sizes of new files in bytes."""
+def _copy_uploads(source: Path, target: Path) -> tuple[list[int], list[str]]:
+    """Copy a tenant's intact uploads, their senders and names in configs.
+
+    Returns:
+        The sizes of new files in bytes, and the uploads that are damaged and that the target does not have.
+    """
+    sizes: list[int] = []
+    damaged: list[str] = []
     places: dict[int, Path] = {}
     for path in uploaded_files(source):
         place = target / path.relative_to(source)
         with suppress(FileNotFoundError):
-            places[path.stat().st_ino] = place
+            inode = path.stat().st_ino
             if not place.exists():
-                yield _copied(path, place)
+                try:
+                    sizes.append(_copied(path, place, path.name))
+                except _DamagedError:
+                    damaged.append(path.name)
+                    continue
+            places[inode] = place
     for path in source.glob(f"{SENDERS}/*/*"):
-        sender = target / path.relative_to(source)
-        sender.parent.mkdir(parents=True, exist_ok=True)
-        sender.touch()
-    for path in source.glob("named/**/*"):
-        link = target / path.relative_to(source)
+        if path.name not in damaged:
+            sender = target / path.relative_to(source)
+            sender.parent.mkdir(parents=True, exist_ok=True)
+            sender.touch()
+    for name in source.glob(f"{NAMED}/[!.]*"):
         with suppress(FileNotFoundError):
-            if path.is_file() and not link.exists():
-                link.parent.mkdir(parents=True, exist_ok=True)
-                copied = places.get(path.stat().st_ino)
-                if copied is None:
-                    yield _copied(path, link)
-                else:
-                    link.hardlink_to(copied)
+            sizes += _copy_name(name, target / name.relative_to(source), places)
+    return sizes, damaged
 
 
-def _copied(path: Path, place: Path) -> int:
-    """Copy a file, and return its size in bytes; the copy appears once it is complete."""
+def _copy_name(source: Path, target: Path, places: Mapping[int, Path]) -> list[int]:
+    """Copy the names of an upload as links, unless a file is damaged: the server then names it anew.
+
+    Args:
+        places: Inode of each intact upload -> its copy.
+
+    Returns:
+        The sizes in bytes of files that need a copy of their own: those that had too many links.
+    """
+    paths = [path for path in source.rglob("*") if path.is_file()]
+    copies = {path: places.get(path.stat().st_ino) for path in paths}
+    digests = {path: sha256_of(path) for path, copied in copies.items() if copied is None}
+    if not set(digests.values()) <= {place.name for place in places.values()}:
+        return []
+    sizes = []
+    for path, copied in copies.items():
+        link = target / path.relative_to(source)
+        if link.exists():
+            continue
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if copied is None:
+            sizes.append(_copied(path, link, digests[path]))
+        else:
+            link.hardlink_to(copied)
+    return sizes
+
+
+class _DamagedError(Exception):
+    """A file does not have the content of its digest, or cannot be read."""
+
+
+def _copied(path: Path, place: Path, digest: str) -> int:
+    """Copy a file, and return its size in bytes; the copy appears once it is complete.
+
+    Raises:
+        _DamagedError: Its SHA-256 (hex) is another one.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(place, durable=True) as file, path.open("rb") as content:
-        shutil.copyfileobj(content, file)
+    actual = sha256()
+    with replacing(place, durable=True) as file:
+        for piece in _content(path):
+            actual.update(piece)
+            file.write(piece)
+        if actual.hexdigest() != digest:
+            raise _DamagedError
     return place.stat().st_size
+
+
+def _content(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in pieces, as `pieces_of` does; raise an error of its own for reads."""
+    try:
+        yield from pieces_of(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _DamagedError from error
 
 
 @contextmanager

@@ -149,6 +149,39 @@ def test_a_backup_says_what_it_could_not_copy(site: Any, job: str, tmp_path: Pat
     }
 
 
+@pytest.mark.parametrize("fault", ["damaged", "unreadable"])
+def test_a_damaged_upload_is_copied_once_it_has_been_sent_again(tmp_path: Path, fault: str) -> None:
+    store, target = tmp_path / "store", tmp_path / "backup"
+    with open_store(store):
+        pass
+    uploads = [place_of(store / UPLOADS, sha256(content).hexdigest()) for content in (b"a,b", b"c,d")]
+    damaged, intact = uploads
+    names = [store / UPLOADS / "named" / upload.name / "data" / "data.csv" for upload in uploads]
+    for path, content in ((damaged, b"a,x"), (intact, b"c,d")):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    for path, upload in zip(names, uploads, strict=True):
+        path.parent.mkdir(parents=True)
+        path.hardlink_to(upload)
+    if fault == "unreadable":
+        damaged.unlink()
+        damaged.mkdir()  # reading it fails, as from a failing disk
+    code, output = run("backup", target, "--store", store)
+    assert (code, f"the upload {damaged.name} is damaged" in output) == (
+        ErrorCode.CORRUPT_PACKAGE.exit_code,
+        True,
+    )
+    assert files(target).keys() == {str(path.relative_to(store)) for path in (intact, names[1])}
+    if fault == "unreadable":
+        damaged.rmdir()
+        damaged.hardlink_to(names[0])
+    damaged.write_bytes(b"a,b")  # as a server does: its names are links to it
+    assert run("backup", target, "--store", store)[0] == 0
+    assert files(target) == files(store)
+    for path, upload in zip(names, uploads, strict=True):
+        assert (target / path.relative_to(store)).samefile(target / upload.relative_to(store))
+
+
 def test_only_a_directory_of_its_own_takes_a_backup(site: Any, job: str, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
