@@ -29,10 +29,12 @@ _HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 OPEN_PATHS: Final = _HEALTH_PATHS | {"/v1/session", LOGIN}
 _OPEN_PREFIXES: Final = ("/static/", f"{INDEX}/")
 
-#: Paths for administrators, and paths where only they may change something. All other paths need `read`, or
-#: `submit` for methods with side effects.
+#: Paths for administrators, paths where only they may change something, and paths for those who upload, who
+#: alone may find out which files the server has. All other paths need `read`, or `submit` for methods with
+#: side effects.
 _ADMIN_PATHS: Final = ("/tokens", "/v1/tokens")
 _ADMIN_CHANGES: Final = ("/v1/rollouts",)
+_SUBMIT_PATHS: Final = ("/v1/files",)
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -157,7 +159,7 @@ def scope_of(method: str, path: str) -> CallerScope:
     if _is_below(path, _ADMIN_PATHS):
         return CallerScope.ADMIN
     if method in _SAFE_METHODS:
-        return CallerScope.READ
+        return CallerScope.SUBMIT if _is_below(path, _SUBMIT_PATHS) else CallerScope.READ
     return CallerScope.ADMIN if _is_below(path, _ADMIN_CHANGES) else CallerScope.SUBMIT
 
 

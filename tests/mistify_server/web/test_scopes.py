@@ -80,7 +80,7 @@ def needed(method: str, path: str) -> Scope:
     """Return the scope of a route, by rules that are independent of the server's."""
     if "/tokens" in path or ("/rollouts" in path and method == "POST"):
         return Scope.ADMIN
-    return Scope.READ if method == "GET" else Scope.SUBMIT
+    return Scope.READ if method == "GET" and not path.startswith("/v1/files/") else Scope.SUBMIT
 
 
 def bearer(secret: str) -> dict[str, str]:
@@ -90,6 +90,7 @@ def bearer(secret: str) -> dict[str, str]:
 def test_unknown_methods_need_a_scope() -> None:
     assert scope_of("BREW", "/v1/jobs") is Scope.SUBMIT
     assert scope_of("GET", "/v1/tokensmith") is Scope.READ
+    assert scope_of("HEAD", "/v1/files/0") is SCOPES["/mistify.v1.Files/FindFiles"]
     assert scope_of("BREW", "/v1/rollouts/r") is Scope.ADMIN
     assert scope_of("POST", "/v1/rollouts-of-others") is Scope.SUBMIT
 
