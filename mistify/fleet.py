@@ -16,6 +16,9 @@ LONGEST_NAME: Final = 200
 #: Maximum length of a reason, in characters; monitors truncate longer ones.
 LONGEST_REASON: Final = 1_000
 
+#: Maximum length of all texts of a status together, in characters: far more than monitors report.
+_MOST_TEXT: Final = 20_000
+
 #: Maximum number of subnets in a reported pool; monitors omit the rest.
 MOST_SUBNETS: Final = 50
 
@@ -182,6 +185,15 @@ def _problems(status: DeviceStatus) -> Iterator[Problem]:
         if len(texts) > _MOST_ENTRIES or any(len(text) > LONGEST_REASON for text in texts):
             expected = f"at most {_MOST_ENTRIES} texts of at most {LONGEST_REASON:,} characters"
             yield Problem(place, "more", expected, "cut them")
+    if (length := text_length(status)) > _MOST_TEXT:
+        expected = f"at most {_MOST_TEXT:,} characters"
+        yield Problem("all texts together", f"{length:,} characters", expected, "cut the longest ones")
+
+
+def text_length(status: DeviceStatus) -> int:
+    """Return the length of all names and texts of a status together, in characters."""
+    names = sum(len(text) for _, text in _names(status))
+    return names + sum(len(text) for _, texts in _texts(status) for text in texts)
 
 
 def _problems_of_names(status: DeviceStatus) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.fleet import DeviceReport, DeviceStatus, FleetSummary, check_status
+from mistify.fleet import DeviceReport, DeviceStatus, FleetSummary, check_status, text_length
 from mistify.times import utc_now
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.store_writer import completed
@@ -17,6 +17,9 @@ from mistify_server.store.fleet import FleetStore
 
 #: Maximum number of devices per tenant.
 MOST_DEVICES: Final = 100_000
+
+#: Maximum length of all texts that the devices of a tenant report, in characters; they are held in memory.
+MOST_TEXT: Final = 200_000_000
 
 #: Maximum number of devices per page.
 MOST_DEVICES_PER_PAGE: Final = 1_000
@@ -42,6 +45,7 @@ class Fleet:
         self._store = store
         self._now = now
         self._reports = {report.status.name: report for report in store.all()}
+        self._text = sum(text_length(report.status) for report in self._reports.values())
         self._unwritten: dict[str, DeviceReport] = {}
         self._lock = threading.Lock()  # reports are not changed while others go through them
 
@@ -50,7 +54,7 @@ class Fleet:
 
         Raises:
             MistifyError: INVALID_CONFIG with every problem of the status; NO_ROOM, there are too many
-                devices.
+                devices, or they report too much text.
         """
         check_status(status)
         report = DeviceReport(status, self._now())
@@ -61,6 +65,16 @@ class Fleet:
                     f"{MOST_DEVICES:,} devices report to this server, which is the limit of a tenant; use "
                     f'another server for "{status.name}"',
                 )
+            previous = self._reports.get(status.name)
+            longer = text_length(status) - (0 if previous is None else text_length(previous.status))
+            if longer > 0 and self._text + longer > MOST_TEXT:
+                raise MistifyError(
+                    ErrorCode.NO_ROOM,
+                    f"the devices of this server would have {self._text + longer:,} characters of text with "
+                    f'this report of "{status.name}"; expected at most {MOST_TEXT:,} for a tenant; '
+                    "report shorter texts, or use another server for some of them",
+                )
+            self._text += longer
             self._reports[status.name] = self._unwritten[status.name] = report
 
     def page(self, size: int, after: str = "") -> tuple[Sequence[DeviceReport], str]:
@@ -102,7 +116,7 @@ class Fleet:
         with self._lock:
             for name in silent:
                 if self._reports[name].seen < oldest:
-                    del self._reports[name]
+                    self._text -= text_length(self._reports.pop(name).status)
 
 
 async def keep_written(fleets: ByTenant[Fleet]) -> None:

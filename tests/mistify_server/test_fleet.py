@@ -29,7 +29,7 @@ from mistify.fleet import (
 from mistify.rollouts import DeviceInstallation, DeviceRollouts, InstallationPhase
 from mistify_client.rpc.devices import DevicesClient
 from mistify_server import fleet as fleet_module
-from mistify_server.fleet import Fleet, keep_written
+from mistify_server.fleet import REMEMBERED, Fleet, keep_written
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.server import running_server
 from mistify_server.store.directory import Store, open_store
@@ -194,6 +194,7 @@ async def test_reports_are_written_even_if_those_of_another_tenant_cannot_be(
         ({"pool": replace(POOL, subnets=(DeviceSubnet(float("inf"), 1.0),))}, "pool.subnets[0].latency_ms"),
         ({"pool": replace(POOL, subnets=(DeviceSubnet(1.0, float("nan")),))}, "pool.subnets[0].accuracy"),
         ({"pool": replace(POOL, subnets=51 * POOL.subnets[:1])}, "pool.subnets"),
+        ({"problems": {str(number): "x" * 1_000 for number in range(20)}}, "all texts together"),
         ({"last_switch": LastSwitch(1, "branch-1", "x" * 1_001)}, "last_switch.reason"),
         ({"last_switch": LastSwitch(1, "", "why")}, "last_switch.previous"),
         ({"option": "x" * 201}, "option"),
@@ -224,6 +225,29 @@ def test_the_number_of_devices_is_limited(store: Store, monkeypatch: pytest.Monk
     assert raised.value.code is ErrorCode.NO_ROOM
     fleet.report(replace(STATUS, option="branch-2"))
     assert fleet.page(10)[0][0].status.option == "branch-2"
+
+
+def test_the_text_of_all_devices_is_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    short, long = (replace(STATUS, problems={"data": "x" * length}) for length in (100, 600))
+    Fleet(store.fleet, clock).report(short)
+    monkeypatch.setattr(fleet_module, "MOST_TEXT", 1_000)
+    fleet = Fleet(store.fleet, clock)
+    fleet.report(long)
+    for status in (long, replace(long, option="branch-2"), short, long):
+        fleet.report(status)
+    with pytest.raises(MistifyError, match='of "attic"; expected at most 1,000') as raised:
+        fleet.report(replace(short, name="attic", problems={"data": "x" * 400}))
+    assert raised.value.code is ErrorCode.NO_ROOM
+    fleet.write()
+    clock.now += REMEMBERED + timedelta(seconds=1)
+    fleet.write()  # without the device that reported long ago
+    fleet.report(replace(short, name="attic"))
+    fleet.write()
+    for opened in (fleet, Fleet(store.fleet, clock)):
+        opened.report(replace(long, name="attic"))
+        with pytest.raises(MistifyError):
+            opened.report(replace(long, name="cellar"))
 
 
 async def test_subnets_found_by_a_device_are_listed_and_shown(site: Any) -> None:
