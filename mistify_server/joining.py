@@ -1,11 +1,13 @@
 """Servers that join the main server of a store, and share its jobs."""
 
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Never
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.engines.process import remove_scratch
 from mistify_server.store.directory import has_database
 
 
@@ -46,5 +48,31 @@ def worker_prefix(listen: str) -> str:
         listen: The address of the server; an invalid one is refused later.
     """
     port = listen.rpartition(":")[2]
-    own = port if port.isdecimal() and int(port) else os.getpid()  # 0 is any free port
+    own = port if port.isdecimal() and int(port) else f"pid{os.getpid()}"  # 0 is any free port
     return f"{socket.gethostname()}-{own}-"
+
+
+def remove_left_logs(logs: Path) -> None:
+    """Remove the logs and temporary files of workers whose servers had any free port, and have ended.
+
+    Other servers find those of the one before them under the same name.
+
+    Args:
+        logs: The directory of the logs of all servers; those of other machines stay.
+    """
+    name = re.compile(rf"{re.escape(socket.gethostname())}-pid(\d+)-.+\.log")
+    for log in logs.glob("*.log"):
+        match = name.fullmatch(log.name)
+        if match is not None and not _is_running(int(match[1])):
+            remove_scratch(log)
+            log.unlink(missing_ok=True)  # another server may remove it as well
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True

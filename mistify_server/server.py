@@ -31,7 +31,7 @@ from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
 from mistify_server.jobs.shared_jobs import LEASE_SECONDS, SharedJobs
-from mistify_server.joining import OnMainServer, check_joinable, worker_prefix
+from mistify_server.joining import OnMainServer, check_joinable, remove_left_logs, worker_prefix
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.known_inspections import KnownInspections
@@ -50,7 +50,7 @@ from mistify_server.store.directory import (
     open_store_as_server,
 )
 from mistify_server.store.inspections import KeptInspections
-from mistify_server.store.lock import locked_store
+from mistify_server.store.lock import LOGS, locked_store
 from mistify_server.store.objects.binding import bind_artifacts
 from mistify_server.store.package_signatures import prepare_signing
 from mistify_server.store.sql.backend import Backend, Role
@@ -184,6 +184,7 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, s
     with nullcontext() if settings.join else locked_store(settings.store):
         if settings.join:
             check_joinable(settings.store)
+            remove_left_logs(settings.store / LOGS)
         else:
             copies_bytes = int(settings.artifacts_cache)
             await asyncio.to_thread(bind_artifacts, settings.store, settings.artifacts, copies_bytes)

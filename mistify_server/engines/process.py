@@ -144,10 +144,18 @@ class WorkerProcess(WorkerConnection):
 
 def _fresh_scratch(log: Path) -> Path:
     """Create a directory for a worker's temporary files, replacing one left by a killed server."""
-    prefix = f"mistify-worker-{hashlib.sha256(os.fsencode(log.absolute())).hexdigest()[:16]}-"
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+    remove_scratch(log)
+    return Path(tempfile.mkdtemp(prefix=_scratch_prefix(log)))
+
+
+def remove_scratch(log: Path) -> None:
+    """Remove the temporary files that a killed server has left of the worker with this log."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_scratch_prefix(log)}*"):
         rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=prefix))
+
+
+def _scratch_prefix(log: Path) -> str:
+    return f"mistify-worker-{hashlib.sha256(os.fsencode(log.absolute())).hexdigest()[:16]}-"
 
 
 def _truncate(log: Path) -> None:

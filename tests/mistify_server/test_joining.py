@@ -1,11 +1,17 @@
 """Servers that join the main server of a store."""
 
+import os
+import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.engines.process import _fresh_scratch
+from mistify_server.joining import remove_left_logs, worker_prefix
 from mistify_server.server import running_server
 from mistify_server.store.directory import locked_backend, open_store
 from mistify_server.store.sql.backend import Role
@@ -33,6 +39,23 @@ async def test_a_server_that_joins_refuses_an_invalid_address(
 ) -> None:
     bound_to(cluster.new_database(), site.store)
     await check_refused(site, ErrorCode.INVALID_CONFIG, "expected HOST:PORT", join=True, listen=address)
+
+
+def test_logs_of_servers_that_have_ended_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    own, of_port = worker_prefix("127.0.0.1:0"), worker_prefix(f"127.0.0.1:{ended.pid}")
+    left, elsewhere = own.replace(str(os.getpid()), str(ended.pid)), f"other-pid{ended.pid}-"
+    kept = [logs / f"{prefix}worker-0.log" for prefix in (own, of_port, elsewhere)]
+    for log in (logs / f"{left}worker-0.log", *kept):
+        log.touch()
+    scratches = [_fresh_scratch(log) for log in (logs / f"{left}worker-0.log", *kept)]
+    remove_left_logs(logs)
+    assert sorted(logs.iterdir()) == sorted(kept)
+    assert [scratch.exists() for scratch in scratches] == [False, True, True, True]
 
 
 async def test_a_database_of_another_schema_is_migrated_by_the_main_server_alone(
