@@ -59,7 +59,7 @@ def test_pages_fit_and_diagrams_are_drawn(
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     for name, shown in {
         "index": "Ten minutes",
-        "architecture": "One goal, from the command to the package",
+        "code-paths": "One goal, from the command to the package",
         "tutorials/operator": "A job from a laptop",
         "reference/settings": "dataset.preparation.*.image",
         "reference/client": "PortedModel",
@@ -67,8 +67,8 @@ def test_pages_fit_and_diagrams_are_drawn(
         page.goto(f"{site}/{name}.html")
         expect(page.get_by_role("heading", name=shown).first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-        if name == "architecture":
-            expect(page.locator("div.mermaid")).to_have_count(3)
+        if name == "code-paths":
+            expect(page.locator("div.mermaid")).to_have_count(2)
         page.screenshot(path=screenshots / f"site-{name.replace('/', '-')}-{scheme}-{width}.png")
 
 
