@@ -6,6 +6,8 @@ import socket
 from pathlib import Path
 from typing import Never
 
+import psutil
+
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.process import remove_scratch
 from mistify_server.store.directory import has_database
@@ -63,16 +65,6 @@ def remove_left_logs(logs: Path) -> None:
     name = re.compile(rf"{re.escape(socket.gethostname())}-pid(\d+)-.+\.log")
     for log in logs.glob("*.log"):
         match = name.fullmatch(log.name)
-        if match is not None and not _is_running(int(match[1])):
+        if match is not None and not psutil.pid_exists(int(match[1])):
             remove_scratch(log)
             log.unlink(missing_ok=True)  # another server may remove it as well
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it is another user's
-        return True
-    return True

@@ -254,9 +254,9 @@ def fields_of(value: object, place: str = "") -> Iterator[tuple[str, object]]:
 def differing(contents: Contents, expected: Contents) -> Iterator[str]:
     """Yield in what packages differ from those of the undisturbed job, with both values."""
     for name in sorted(contents.keys() | expected.keys()):
-        found, wanted = contents.get(name, "missing"), expected.get(name, "missing")
-        if found != wanted:
-            yield f"{'/'.join(name)}: {found}; undisturbed: {wanted}"
+        actual, wanted = contents.get(name, "missing"), expected.get(name, "missing")
+        if actual != wanted:
+            yield f"{'/'.join(name)}: {actual}; undisturbed: {wanted}"
 
 
 @contextmanager

@@ -13,7 +13,6 @@ CPU time is given as well, which is hardly affected by a busy machine.
 """
 
 import json
-import os
 import sys
 import time
 from argparse import Namespace
@@ -28,6 +27,7 @@ from threading import Event
 from typing import Final, NamedTuple
 
 import numpy as np
+import psutil
 from rich.console import Console
 from rich.table import Table
 
@@ -61,8 +61,8 @@ _STEPS: Final = {"source_steps": 50_000, "adapt_steps": 10, "tune_steps": 10}
 
 def processor_seconds(pid: int) -> float:
     """Return the CPU time of a process, without those that it has started."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 class Server(NamedTuple):

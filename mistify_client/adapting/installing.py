@@ -130,10 +130,10 @@ def _training_of(base: Package, network: bytes) -> Training | None:
         raise _unfitting(base, MANIFEST, f"a weight at byte {error}", "weights at constants") from error
 
 
-def _unfitting(base: Package, name: str, found: str, expected: str) -> MistifyError:
+def _unfitting(base: Package, name: str, actual: str, expected: str) -> MistifyError:
     """Return the error of a file that describes what the network of a package does not have."""
     problem = Problem(
-        str(base.directory / name), found, f"{expected} of its {NETWORK}", "fetch the package again"
+        str(base.directory / name), actual, f"{expected} of its {NETWORK}", "fetch the package again"
     )
     return corrupt_package(base.directory, [problem])
 

@@ -145,12 +145,12 @@ def target(
     """
     with reported_errors():
         state = MonitorState.of(package)
-        given = parse_changes(assignments or [])
-        writes = reset or bool(given)
+        assigned = parse_changes(assignments or [])
+        writes = reset or bool(assigned)
         if writes:
             state.directory.mkdir(parents=True, exist_ok=True)
         with locked(state.directory) if writes else nullcontext():  # others may change targets as well
-            changes = ({} if reset else read_changes(state.targets)) | given
+            changes = ({} if reset else read_changes(state.targets)) | assigned
             check_accuracy(Targets.model_validate(changes), _metric(package), "the targets")
             if writes:
                 write_changes(state.targets, changes)

@@ -104,37 +104,37 @@ class PreparedJobs:
     def _outcomes(self, requests: Sequence[Request]) -> Sequence[_Outcome | Exception]:
         """Return the outcome or the error of each of several submissions."""
         keys = {request.idempotency_key for request in requests} - {""}
-        preparation = _Preparation(
+        shared = _SharedLookups(
             known=self._store.jobs.known_keys(keys) if keys else frozenset(),
             check_quota=cache(self.check_quota),
             resolver=self._resolver.remembering(),
             inspected=self._inspector.lookup(),
             history=_EdgesReadOnce(self._store.jobs),
         )
-        return [self._outcome(request, preparation) for request in requests]
+        return [self._outcome(request, shared) for request in requests]
 
-    def _outcome(self, request: Request, preparation: "_Preparation") -> _Outcome | Exception:
+    def _outcome(self, request: Request, shared: "_SharedLookups") -> _Outcome | Exception:
         try:
-            return self._prepare(request, preparation)
+            return self._prepare(request, shared)
         except Exception as error:  # which must not affect the others
             return error
 
-    def _prepare(self, request: Request, preparation: "_Preparation") -> _Outcome:
-        if request.idempotency_key in preparation.known:
+    def _prepare(self, request: Request, shared: "_SharedLookups") -> _Outcome:
+        if request.idempotency_key in shared.known:
             earlier = self._earlier(request)
             if earlier is not None:
                 return earlier
-        preparation.check_quota(request.submitter)  # before a long inspection
-        reading, resolved = read_and_resolve(request.config_text, preparation.resolver, self._max_goals)
+        shared.check_quota(request.submitter)  # before a long inspection
+        reading, resolved = read_and_resolve(request.config_text, shared.resolver, self._max_goals)
         problems, inspected = ProblemCollector(), list[InspectedBatch]()
         with reading.problems_at_their_places():
             for batch in resolved:
-                known = preparation.inspected(batch, problems)
+                known = shared.inspected(batch, problems)
                 if known is None:
                     return _Uninspected(reading, resolved)
                 inspected.append(known)
             slots = self._inspector.engine.slots
-            return _prepared(reading, plan_all(inspected, problems, preparation.history, slots))
+            return _prepared(reading, plan_all(inspected, problems, shared.history, slots))
 
     def _earlier(self, request: Request) -> Job | None:
         """Return the job that was submitted with the key of a submission, and restore it."""
@@ -152,8 +152,8 @@ class PreparedJobs:
             check_unfinished(submitter, self._store.jobs.unfinished_of(submitter), most)
 
 
-class _Preparation(NamedTuple):
-    """What the submissions that are prepared together share.
+class _SharedLookups(NamedTuple):
+    """Lookups that the submissions which are prepared together make once.
 
     Attributes:
         known: The keys with which jobs were submitted before.

@@ -43,7 +43,7 @@ class BatchResolver:
         allow_code: Whether workers may run Python files that configs name.
         opens_models: Whether to check the contents of model files as well, as workers do before loading.
             Files may be hostile, so only an expendable process does this.
-        found: The models and data of batches that are not looked up again; None to look everything up.
+        remembered: The models and data of batches that are not looked up again; None to look everything up.
     """
 
     models: ModelRepository
@@ -51,11 +51,11 @@ class BatchResolver:
     devices: DeviceStore
     allow_code: bool = False
     opens_models: bool = False
-    found: dict[str, _Sources] | None = None
+    remembered: dict[str, _Sources] | None = None
 
     def remembering(self) -> "BatchResolver":
         """Return a resolver for many batches at a time, which looks each model and dataset up once."""
-        return replace(self, found={})
+        return replace(self, remembered={})
 
     def resolve(self, batches: Sequence[CollectiveBatch], problems: ProblemCollector) -> list[ResolvedBatch]:
         """Return the batches in which all names are known.
@@ -84,15 +84,15 @@ class BatchResolver:
     ) -> tuple[ModelSource | None, DataSource | None]:
         """Return the model and data of a batch, whose algorithm is checked; None for those with problems."""
         key, count = _naming(batch), len(problems.problems)
-        if self.found is not None and key in self.found:
-            return self.found[key]
+        if self.remembered is not None and key in self.remembered:
+            return self.remembered[key]
         check_algorithm(batch.algorithm, place, problems)
         model = problems.check(f"{place}.model", lambda: self._find_model(batch.model))
         if self.opens_models and model is not None and model.path and model.call is None:
             problems.load(f"{place}.model", partial(inspect_source, Path(model.path), in_plug_in))
         data = self._find_data(batch, f"{place}.dataset", problems)
-        if self.found is not None and model and data and len(problems.problems) == count:
-            self.found[key] = model, data
+        if self.remembered is not None and model and data and len(problems.problems) == count:
+            self.remembered[key] = model, data
         return model, data
 
     def _find_model(self, name: str) -> ModelSource:

@@ -330,10 +330,10 @@ def test_packages_of_a_removed_job_are_not_rolled_out(site: Site) -> None:
 def test_a_package_is_not_rolled_out_if_its_job_is_removed_meanwhile(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = site.service._digest
+    digest_of = site.service._digest
 
     def then_removed(job_id: str, goal_id: str) -> str:
-        digest = found(job_id, goal_id)
+        digest = digest_of(job_id, goal_id)
         site.store.jobs.remove(job_id)
         return digest
 
