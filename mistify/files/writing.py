@@ -72,12 +72,17 @@ def _new_partial(path: Path, mode: int) -> tuple[Path, int]:
 
 
 def _removed(partial: Path) -> bool:
-    """Remove a partial file of a process that has ended; return False if it is being written."""
+    """Remove a partial file of a process that has ended; return False for one that has to stay.
+
+    It is being written, or is a link or a file of somebody else. A path is only removed while its file is
+    locked, since another writer may begin there at any moment.
+    """
     try:
         descriptor = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # it has been removed, or is a link or a file of somebody else
-        partial.unlink(missing_ok=True)
+    except FileNotFoundError:  # its writer has ended
         return True
+    except OSError:
+        return False
     try:
         with suppress(OSError):
             if not try_lock(descriptor):

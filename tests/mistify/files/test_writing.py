@@ -71,6 +71,32 @@ def test_two_writers_at_once_leave_the_whole_content_of_the_last_one(tmp_path, d
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_writer_does_not_remove_the_file_of_one_that_begins_just_when_another_ends(tmp_path, monkeypatch):
+    path, opened = tmp_path / "a", os.open
+    first, third = replacing(path), replacing(path)
+    first.__enter__().write(b"first")
+    begun = []
+
+    def open_late(name, flags, *mode):
+        """Open a file when the first writer has ended, and return when a third one has begun."""
+        if flags & os.O_CREAT or begun:
+            return opened(name, flags, *mode)
+        first.__exit__(None, None, None)
+        try:
+            return opened(name, flags, *mode)
+        finally:
+            begun.append(third)
+            third.__enter__().write(b"third")
+
+    monkeypatch.setattr(os, "open", open_late)
+    write_bytes(path, b"second")
+    assert begun == [third]
+    assert path.read_bytes() == b"second"
+    third.__exit__(None, None, None)
+    assert path.read_bytes() == b"third"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_many_writers_at_once_leave_one_whole_content(tmp_path):
     path, contents = tmp_path / "a", [bytes([number]) * 1000 for number in range(8)]
 
