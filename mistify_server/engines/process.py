@@ -25,6 +25,11 @@ from mistify_server.engines.supervision import (
 #: Error codes of a machine that temporarily has no room for another process.
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
+#: By how much workers give way to the server, which answers calls while all processors train: a tenth of its
+#: share of a processor.
+_NICE = 10
+_LEAST_PRIORITY = 19
+
 _MAX_LOG = 2**20
 _EXIT_SECONDS = 5.0
 _SHOWN_LINES = 5
@@ -86,6 +91,7 @@ class WorkerProcess(WorkerConnection):
                     start_new_session=True,
                     env={**os.environ, **(environment or {}), "TMPDIR": str(scratch)},
                 )
+                _lower_priority(process.pid)
                 undo.pop_all()
         except OSError as error:
             if error.errno in _NO_ROOM:
@@ -140,6 +146,16 @@ class WorkerProcess(WorkerConnection):
             await asyncio.wait_for(self._process.wait(), _EXIT_SECONDS)
         await self.kill()
         return self._process.returncode
+
+
+def _lower_priority(group: int) -> None:
+    """Let a process group, which is a session as well, give way to the processes of this one's priority."""
+    nice = min(_LEAST_PRIORITY, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
+    with suppress(OSError):  # it has already ended
+        os.setpriority(os.PRIO_PGRP, group, nice)
+    with suppress(OSError):  # the kernel does not group sessions
+        # Otherwise, sessions would have equal shares of a processor, whatever the priorities in each.
+        Path(f"/proc/{group}/autogroup").write_text(str(nice))
 
 
 def _fresh_scratch(log: Path) -> Path:

@@ -68,6 +68,17 @@ async def test_a_dead_worker_counts_as_dead_before_the_event_loop_notices(tmp_pa
     await worker.kill()
 
 
+async def test_a_worker_gives_way_to_the_server(tmp_path: Path) -> None:
+    """The kernel may give sessions equal shares, so that of the worker gives way as well."""
+    worker = await WorkerProcess.start([sys.executable, "-c", "input()"], tmp_path / "log")
+    pid = worker._process.pid
+    expected = min(19, os.nice(0) + 10)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == expected
+    session = Path(f"/proc/{pid}/autogroup")
+    assert not session.exists() or session.read_text().split()[-1] == str(expected)
+    await worker.kill()
+
+
 async def test_a_removed_log_does_not_stop_workers(tmp_path: Path) -> None:
     program = "for line in __import__('sys').stdin: print(flush=True)"
     worker = await WorkerProcess.start([sys.executable, "-c", program], tmp_path / "log")
