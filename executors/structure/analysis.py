@@ -204,7 +204,7 @@ def analyse(model: keras.Model, rules: Rules | None = None) -> Structure:
     components = space.components()
     groups = {group.name: group for group in space.groups(components)}
     by_tensor = _tensor_channels(graph, space, groups, components, tensors)
-    return Structure(graph, _with_least(groups, graph, by_tensor, rules), by_tensor, rules)
+    return Structure(graph, with_least(groups, graph, by_tensor, rules), by_tensor, rules)
 
 
 def trainable_weights(model: keras.Model) -> dict[str, keras.Variable]:
@@ -220,7 +220,7 @@ def trainable_weights(model: keras.Model) -> dict[str, keras.Variable]:
     return {names[id(variable)]: variable for variable in model.trainable_variables}
 
 
-def _with_least(
+def with_least(
     groups: Mapping[str, ChannelGroup], graph: Graph, channels: tuple[Channels, ...], rules: Rules
 ) -> dict[str, ChannelGroup]:
     """Return the groups with their minimum units, in proportion if one tensor has several groups.
@@ -230,7 +230,9 @@ def _with_least(
     least = dict.fromkeys(groups, 1)
     for node in graph.nodes:
         own = channels[node.output]
-        wanted = max(least_channels(rules, node.name), handler_of(node.name, node.layer).least_channels)
+        handler = handler_of(node.name, node.layer)
+        useful = handler.least_channels(node, graph.shapes[node.output])
+        wanted = max(least_channels(rules, node.name), useful)
         cuttable = sum(times * groups[name].size for name, times in own.per_unit.items())
         needed = min(max(wanted - own.fixed, 0), cuttable)
         for name in own.per_unit:

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import keras
 
-from executors.structure.analysis import Structure
+from executors.structure.analysis import Structure, with_least
 from executors.structure.graph import Graph, Node, Shape, TensorRef
+from executors.structure.handlers import handler_of
 
 layers = keras.layers
 
@@ -57,7 +58,9 @@ def at_resolution(structure: Structure, share: float) -> Structure | None:
     if not all(_fits(*pair, graph.shapes, smaller.shapes) for pair in zip(before, others, strict=True)):
         return None
     added = structure.channels[image : image + 1] * (len(smaller.shapes) - len(graph.shapes))
-    return replace(structure, graph=smaller, channels=structure.channels + added)
+    channels = structure.channels + added
+    groups = with_least(structure.groups, smaller, channels, structure.rules)
+    return replace(structure, graph=smaller, groups=groups, channels=channels)
 
 
 def _image(graph: Graph) -> int | None:
@@ -118,9 +121,10 @@ def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shap
 
 
 def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> bool:
-    """Check whether a call keeps its number of channels, has at least one position, and fits its weights.
+    """Check whether a call keeps its number of channels, has enough positions, and fits its weights.
 
-    A free dimension, such as the number of examples, must stay free.
+    A norm of each channel, for example, needs at least two positions. A free dimension, such as the number of
+    examples, must stay free.
 
     Args:
         node: The current call.
@@ -132,6 +136,9 @@ def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Sha
     if was[-1:] != now[-1:] or any(side is not None and side < 1 for side in now):
         return False
     if [size is None for size in was] != [size is None for size in now]:
+        return False
+    handler = handler_of(node.name, node.layer)
+    if handler.least_channels(smaller, now) > max(handler.least_channels(node, was), now[-1] or 1):
         return False
     pairs = zip(node.inputs, smaller.inputs, strict=True)
     if isinstance(node.layer, _SLIDING) or all(before[one] == after[new] for one, new in pairs):

@@ -75,12 +75,10 @@ class LayerHandler(ABC):
     Attributes:
         in_place: Whether the output needs no memory of its own in a packaged network.
         averages_channels: Whether a channel's output depends on the mean over all channels.
-        least_channels: Minimum number of channels; with fewer, the output would not depend on the input.
     """
 
     in_place = False
     averages_channels = False
-    least_channels = 1
 
     @abstractmethod
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -98,6 +96,14 @@ class LayerHandler(ABC):
         Raises:
             UnsupportedLayerError: An option of the layer is not supported.
         """
+
+    def least_channels(self, node: Node, output: Shape) -> int:
+        """Return the minimum number of channels; with fewer, the output would not depend on the input.
+
+        Args:
+            output: Shape of the output tensor, whose number of channels does not matter.
+        """
+        return 1
 
     def products(self, node: Node) -> Sequence[Product]:
         """Return the kernels in which an input channel's weights can compensate for another channel."""

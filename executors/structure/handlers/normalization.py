@@ -8,7 +8,7 @@ import keras
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, over, register
+from executors.structure.handlers.base import LayerHandler, over, positions, register
 from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
@@ -53,7 +53,10 @@ class LayerNormalization(BatchNormalization):
     """
 
     averages_channels = True
-    least_channels = 2
+
+    def least_channels(self, node: Node, output: Shape) -> int:
+        """Return two."""
+        return 2
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -64,9 +67,16 @@ class LayerNormalization(BatchNormalization):
 
 @register(layers.GroupNormalization)
 class GroupNormalization(LayerHandler):
-    """Statistics over each of several groups, which all keep the same width, or over each channel."""
+    """Statistics over each of several groups, which all keep the same width, or over each channel.
+
+    Over a single channel at a single position, the output would always be 0, as that of a layer norm.
+    """
 
     averages_channels = True
+
+    def least_channels(self, node: Node, output: Shape) -> int:
+        """Return two for each group if there is a single position."""
+        return 2 * int(node.layer.groups) if positions(output) == 1 else 1
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape

@@ -51,6 +51,16 @@ def test_only_the_image_size_changes():
     assert resolution(actual.graph) == resolution(analyse(smaller).graph) == 0.75
 
 
+def test_a_group_norm_with_a_single_position_left_needs_two_channels_in_each_group():
+    inputs = keras.Input((16, 16, 3))
+    x = layers.Conv2D(8, 3, strides=8, padding="same", name="stem")(inputs)
+    x = layers.GlobalAveragePooling2D()(layers.GroupNormalization(2)(x))
+    structure = analyse(keras.Model(inputs, layers.Dense(3)(x)))
+    assert structure.least_widths == {"stem": 1}
+    smaller = at_resolution(structure, 0.5)
+    assert smaller.least_widths == analyse(narrow(smaller, {})).least_widths == {"stem": 2}
+
+
 def test_further_downscaling_starts_from_the_original_images():
     model = randomised(network())
     once = narrow(at_resolution(analyse(model), 0.75), {})
@@ -153,6 +163,10 @@ MADE_FOR_THEIR_SIZE = {
     "two of them": lambda: of(lambda x, y: pooled(layers.Add()([x, y])), images(), images()),
     "a free size": lambda: of(lambda x: pooled(layers.Conv2D(4, 3)(x)), images((None, None, 3))),
     "integers": lambda: of(lambda x: pooled(layers.Rescaling(1.0)(x)), images(dtype="uint8")),
+    "a single position left for the norm of each channel": lambda: of(
+        lambda x: pooled(layers.GroupNormalization(-1)(layers.Conv2D(4, 3, 8, padding="same")(x))),
+        images((9, 9, 3)),
+    ),
     "no images": lambda: of(layers.Dense(3), keras.Input((8,))),
 }
 

@@ -100,6 +100,27 @@ def test_a_norm_group_that_spans_two_layers_is_widened_with_both():
     check_widen(source)
 
 
+@pytest.mark.parametrize(
+    ("norm", "positions", "least"),
+    [
+        (layers.LayerNormalization, 4, 2),
+        (lambda: layers.GroupNormalization(3), 4, 1),
+        (lambda: layers.GroupNormalization(3), 1, 2),
+        (lambda: layers.GroupNormalization(1), 1, 2),
+        (lambda: layers.GroupNormalization(-1), 4, 1),
+    ],
+)
+def test_outputs_of_the_narrowest_network_depend_on_the_input(norm, positions, least):
+    inputs = keras.Input((positions, 3))
+    x = norm()(layers.Dense(WIDTH, name="hidden")(inputs))
+    source = randomised(keras.Model(inputs, layers.Dense(2, name="out")(x)))
+    structure = analyse(source)
+    assert structure.least_widths == {"hidden": least}
+    small = narrow(structure, {"hidden": np.arange(structure.widths["hidden"]) < least})
+    (made,) = outputs(small, batch(small))
+    assert np.ptp(made, axis=0).min() > 1e-5
+
+
 def test_batch_norms_average_only_over_examples():
     assert not averaged_groups(analyse(network(layers.BatchNormalization())))
 
