@@ -6,26 +6,24 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.porting.onnx_networks import CLASSES
 
-
-def vgg16() -> nn.Module:
+def vgg16(*, classes: int) -> nn.Module:
     """Return torchvision's VGG16 with small dense layers."""
     from torchvision import models  # noqa: PLC0415 (optional)
 
-    network = models.vgg16(weights=None, num_classes=CLASSES)
+    network = models.vgg16(weights=None, num_classes=classes)
     network.avgpool = nn.AdaptiveAvgPool2d(1)
-    dense = (nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, CLASSES))
+    dense = (nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, classes))
     network.classifier = nn.Sequential(*dense)
     return network
 
 
-def segmentation() -> nn.Module:
+def segmentation(*, classes: int) -> nn.Module:
     """Return torchvision's LR-ASPP, with only the main output."""
     from torchvision import models  # noqa: PLC0415 (optional)
 
     network = models.segmentation.lraspp_mobilenet_v3_large(
-        weights=None, weights_backbone=None, num_classes=CLASSES
+        weights=None, weights_backbone=None, num_classes=classes
     )
     return _Main(network)
 
@@ -42,11 +40,11 @@ class _Main(nn.Module):
 class Tagger(nn.Module):
     """A class for each word, by two recurrent layers in both directions."""
 
-    def __init__(self, cell: str, words: int) -> None:
+    def __init__(self, cell: str, words: int, *, classes: int) -> None:
         super().__init__()
         self.words = nn.Embedding(words, 32)
         self.layers = getattr(nn, cell)(32, 48, num_layers=2, batch_first=True, bidirectional=True)
-        self.head = nn.Linear(96, CLASSES)
+        self.head = nn.Linear(96, classes)
 
     def forward(self, words: Any) -> Any:
         """Return scores [n, words, classes]."""
@@ -63,14 +61,14 @@ class Detector(nn.Module):
 
     _BINS = 8
 
-    def __init__(self) -> None:
+    def __init__(self, *, classes: int) -> None:
         super().__init__()
         self.stem = nn.Sequential(_conv(3, 16, stride=2), _conv(16, 32, stride=2), _conv(32, 64, stride=2))
         self.down = _conv(64, 96, stride=2)
         self.lateral, self.fuse = _conv(96, 64, 1), _conv(128, 64)
         self.pool, self.pyramid = nn.MaxPool2d(5, 1, 2), _conv(3 * 96, 96, 1)
         self.boxes = nn.ModuleList(self._head(channels, 4 * self._BINS) for channels in (64, 96))
-        self.classes = nn.ModuleList(self._head(channels, CLASSES) for channels in (64, 96))
+        self.classes = nn.ModuleList(self._head(channels, classes) for channels in (64, 96))
 
     @staticmethod
     def _head(channels: int, made: int) -> nn.Module:
@@ -101,7 +99,7 @@ class Detector(nn.Module):
 class RareOptions(nn.Module):
     """Options that converters confuse: odd padding, group norms, aligned corners, a flatten of an image."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, classes: int) -> None:
         super().__init__()
         self.first = nn.Sequential(nn.Conv2d(3, 12, 3, stride=2, padding=1), nn.PReLU(12))
         self.grouped = nn.Sequential(nn.Conv2d(12, 24, 3, padding=1, groups=4), nn.BatchNorm2d(24, eps=1e-3))
@@ -110,7 +108,7 @@ class RareOptions(nn.Module):
         self.mean = nn.AvgPool2d(3, 2, 1, count_include_pad=True)
         self.depthwise = nn.Conv2d(16, 32, 5, padding=2, groups=16)
         self.norms = nn.Sequential(nn.GroupNorm(4, 32), nn.InstanceNorm2d(32, affine=True))
-        self.head = nn.Linear(32 * 8 * 8, CLASSES)
+        self.head = nn.Linear(32 * 8 * 8, classes)
 
     def forward(self, image: Any) -> Any:
         """Return scores [n, classes]."""

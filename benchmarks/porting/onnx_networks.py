@@ -80,7 +80,8 @@ def timm(name: str, **options: Any) -> Callable[[], Any]:
 
 def own(name: str, *options: Any) -> Callable[[], Any]:
     """Return a builder of one of the networks of this benchmark."""
-    return lambda: getattr(import_module("benchmarks.porting.onnx_modules"), name)(*options)
+    module = "benchmarks.porting.onnx_modules"  # needs PyTorch
+    return lambda: getattr(import_module(module), name)(*options, classes=CLASSES)
 
 
 _IMAGE: Final = (3, 64, 64)
