@@ -2,14 +2,12 @@
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 from mistify.config.porting import PortingConfig
-from mistify.errors import MistifyError
 from mistify.package.manifest import Manifest
 from mistify.parsing.quantities import format_time
 from mistify_client.monitor.config import ReplacementConfig
@@ -104,7 +102,7 @@ class BackgroundReplacement:
         last = self.replacement
         if last is not None and not last.phase.ended:
             return
-        with self._noting_problems():
+        with self._journal.noting_problems(_ABOUT):
             goal = new_goal(self._template, package, shortfall)
             if goal.id not in self._ledger.requested:
                 job = self._config.job or (None if last is None else last.job)
@@ -133,7 +131,7 @@ class BackgroundReplacement:
         if before is not None:
             reason += f", that of the previous package took {format_time(before, 3)}"
         worse = not fits and before is not None and takes > before
-        with self._noting_problems():
+        with self._journal.noting_problems(_ABOUT):
             self._advance(replacement.at(Phase.ROLLING_BACK if worse else Phase.KEPT, reason))
 
     def judge_unused(self, ended: float) -> None:
@@ -153,7 +151,7 @@ class BackgroundReplacement:
         if ended - self._outdated_since < RETRY_SECONDS + self._config.probation:
             return
         reason = "no app has loaded it: those that run inferences use another version; their logs say why"
-        with self._noting_problems():
+        with self._journal.noting_problems(_ABOUT):
             self._advance(replacement.at(Phase.ROLLING_BACK, reason))
 
     def stop(self) -> None:
@@ -168,7 +166,7 @@ class BackgroundReplacement:
             step = self._steps.of(replacement.phase)
             if step is None:
                 return
-            with self._noting_problems() as problems:
+            with self._journal.noting_problems(_ABOUT) as problems:
                 self._advance(self._apply(step, replacement, failures))
             failures = failures + 1 if problems else 0
             if problems:
@@ -199,15 +197,3 @@ class BackgroundReplacement:
         self._ledger.save(replacement)
         fields = {"goal": replacement.goal, "job": replacement.job, "phase": replacement.phase.value}
         self._journal.note("replacement", replacement.reason, **fields)
-
-    @contextmanager
-    def _noting_problems(self) -> Iterator[list[Exception]]:
-        """Log a failure, or the end of earlier ones; after a failure, the yielded list contains it."""
-        problems: list[Exception] = []
-        try:
-            yield problems
-        except (MistifyError, OSError) as error:
-            problems.append(error)
-            self._journal.problem(_ABOUT, str(error))
-        else:
-            self._journal.problem(_ABOUT, None)

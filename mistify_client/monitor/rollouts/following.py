@@ -2,13 +2,12 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Final
 
-from mistify.errors import MistifyError, Problem, invalid_config
+from mistify.errors import Problem, invalid_config
 from mistify.package.manifest import Manifest
 from mistify.rollouts import DeviceRollouts, InstallationPhase, Instruction, WantedPackage
 from mistify_client.monitor.config import FleetConfig, RolloutConfig
@@ -132,10 +131,10 @@ class RolloutFollower:
             own = self.installation
             if instruction.withdrawn is not None:
                 if own is not None and own.rollout == instruction.withdrawn and own.phase.begun:
-                    with self._noting_problems():
+                    with self._journal.noting_problems(_ABOUT):
                         self._advance(own.at(InstallationPhase.ROLLING_BACK, "the roll-out was stopped"))
             elif instruction.wanted is not None and self._is_new(instruction.wanted):
-                with self._noting_problems():
+                with self._journal.noting_problems(_ABOUT):
                     self._advance(self._begun(instruction.wanted))
 
     def stop(self) -> None:
@@ -185,7 +184,7 @@ class RolloutFollower:
             if outdated_at - self._outdated_since < _UNUSED_SECONDS:
                 return
             error = "no app has loaded it: those that run inferences use another version; their logs say why"
-            with self._noting_problems():
+            with self._journal.noting_problems(_ABOUT):
                 self._advance(own.at(InstallationPhase.ROLLING_BACK, error, error=error))
 
     def _resume(self) -> None:
@@ -200,7 +199,7 @@ class RolloutFollower:
     def _work(self) -> None:
         failures = 0
         while not self._access.stopped:
-            with self._noting_problems() as problems:
+            with self._journal.noting_problems(_ABOUT) as problems:
                 own = self._counted()
                 step = None if own is None else self._steps.of(own.phase)
                 if own is None or step is None:
@@ -263,18 +262,6 @@ class RolloutFollower:
             goal=installation.goal,
             phase=installation.phase.value,
         )
-
-    @contextmanager
-    def _noting_problems(self) -> Iterator[list[Exception]]:
-        """Log a failure, or the end of earlier ones; after a failure, the yielded list contains it."""
-        problems: list[Exception] = []
-        try:
-            yield problems
-        except (MistifyError, OSError) as error:
-            problems.append(error)
-            self._journal.problem(_ABOUT, str(error))
-        else:
-            self._journal.problem(_ABOUT, None)
 
 
 def _is_of(manifest: Manifest, installation: Installation) -> bool:

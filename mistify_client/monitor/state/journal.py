@@ -4,11 +4,13 @@ import json
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
+
+from mistify.errors import MistifyError
 
 #: The size limit of one file. The log consists of at most two: the current file and the previous one.
 LARGEST_BYTES = 1_000_000
@@ -89,6 +91,25 @@ class Journal:
             self.note("recovered", f"{about}: no problem any more")
         else:
             self.note("problem", reason, about=about)
+
+    @contextmanager
+    def noting_problems(self, about: str) -> Iterator[list[Exception]]:
+        """Log an error of Mistify or the system as a problem, or that earlier ones are solved.
+
+        Args:
+            about: The part with the problem, such as "package".
+
+        Yields:
+            A list that contains the error after a failure.
+        """
+        errors: list[Exception] = []
+        try:
+            yield errors
+        except (MistifyError, OSError) as error:
+            errors.append(error)
+            self.problem(about, str(error))
+        else:
+            self.problem(about, None)
 
     @property
     def problems(self) -> dict[str, str]:

@@ -69,6 +69,20 @@ def test_the_end_of_a_problem_is_logged_once_by_two_threads(tmp_path, step):
     assert [entry["event"] for entry in entries(tmp_path / "log")] == ["problem", "recovered"]
 
 
+def test_an_error_is_a_problem_until_the_part_succeeds(tmp_path):
+    written = journal(tmp_path / "log")
+    with written.noting_problems("new package") as errors:
+        raise OSError("no space")
+    assert [str(error) for error in errors] == ["no space"]
+    assert written.problems == {"new package": "no space"}
+    with pytest.raises(ZeroDivisionError), written.noting_problems("new package"):
+        raise ZeroDivisionError
+    assert written.problems == {"new package": "no space"}
+    with written.noting_problems("new package") as errors:
+        pass
+    assert (errors, written.problems) == ([], {})
+
+
 def test_a_full_disk_loses_entries_and_is_a_problem_until_there_is_space(tmp_path):
     path = tmp_path / "log"
     path.symlink_to("/dev/full")
