@@ -1,7 +1,6 @@
 """Paging: only the current network is in memory; another one is loaded while it runs."""
 
 import threading
-import weakref
 from abc import ABC, abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Generic
@@ -10,6 +9,7 @@ from mistify_client.assembly.background_process import BackgroundProcess
 from mistify_client.assembly.chaining import Chain, Choice
 from mistify_client.assembly.executions import Array, Tensors
 from mistify_client.assembly.memory import return_memory
+from mistify_client.finalizing import close_with
 
 _SETTLING_SECONDS: Final = 5.0
 
@@ -26,7 +26,7 @@ class Pager(ABC, Generic[Choice]):
         self._running = threading.Lock()
         self._loader = ThreadPoolExecutor(1, "networks")
         self._process = BackgroundProcess()
-        weakref.finalize(self, self._process.stop)  # also when the app exits
+        close_with(self, self._process.stop)
 
     @property
     def running(self) -> Choice:

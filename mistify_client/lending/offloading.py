@@ -3,7 +3,6 @@
 import logging
 import random
 import time
-import weakref
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ import numpy as np
 from mistify.costs.quantization import Quantization
 from mistify.package.rounding import rounded
 from mistify_client.assembly.executions import Array, Run, Tensors
+from mistify_client.finalizing import close_with
 from mistify_client.lending.answers import wrong_output
 from mistify_client.lending.chains import Part
 from mistify_client.lending.config import LendingConfig
@@ -124,7 +124,7 @@ class OffloadingNetwork:
             return
         self.helpers = {address: RemoteHelper(address, network, config) for address in config.helpers}
         for helper in self.helpers.values():
-            weakref.finalize(self, helper.close)
+            close_with(self, helper.close)
 
     @property
     def status(self) -> LendingStatus:

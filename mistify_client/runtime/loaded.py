@@ -111,7 +111,7 @@ class LoadedPackage:
         with self._lock:
             try:
                 ran = self._recorded(values, self._wanted(switchboard), called)
-            except RuntimeError as error:
+            except (MemoryError, RuntimeError) as error:
                 raise _refused(values) from error
             self._samples.offer(values)
         outputs = {info.name: info.dequantized(ran.outputs[info.name]) for info in self.manifest.outputs}

@@ -17,8 +17,8 @@ from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.served_task import ServedTask, TaskLike
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.trust import Trust, check_named, check_trusted
-from mistify_client.runtime.version_loading import LoadSettings, load_current, load_version
-from mistify_client.runtime.versions import current, in_place_of_current, state_directory
+from mistify_client.runtime.version_loading import LoadSettings, load_current_or_shipped
+from mistify_client.runtime.versions import in_place_of_current, state_directory
 
 if TYPE_CHECKING:  # at run time, only apps with helpers need it
     from mistify_client.lending.config import LendingConfig
@@ -177,16 +177,7 @@ def _open(package: Path, given: _Settings) -> PortedModel:
         logger.warning(
             "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
         )
-    try:
-        opened, generation = load_current(package, state, switchboard, settings, shipped)
-    except MistifyError as error:
-        if current(package) == package:
-            raise
-        # Logged as text: a handler that keeps the error would keep the network alive through its traceback.
-        message = "%s is used as it was shipped, because its current version cannot be loaded: %s"
-        logger.warning(message, package, str(error))
-        generation = switchboard.generation_before  # so that the current version is retried
-        opened = load_version(shipped, state, settings, switchboard.option_in(generation))
+    opened, generation = load_current_or_shipped(package, state, switchboard, settings, shipped)
     loaded = recorded(opened, state, generation)
     return PortedModel(package, switchboard, loaded, settings, check=given.check)
 

@@ -2,23 +2,33 @@
 
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
+from weakref import WeakSet
 
 import numpy.typing as npt
 
 from mistify.package.manifest import Branch, Manifest, TensorInfo
 from mistify_client.lending.status import Helped, LendingStatus
 from mistify_client.runtime.inputs import Array, Given
-from mistify_client.runtime.loaded import LoadedPackage, recorded
+from mistify_client.runtime.loaded import LoadedPackage, Runnable, recorded
 from mistify_client.runtime.options import Option
 from mistify_client.runtime.paged import RETRY_SECONDS
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.version_loading import LoadSettings, load_current
+from mistify_client.runtime.version_loading import LoadSettings, load_current, load_current_or_shipped
 from mistify_client.runtime.versions import state_directory
+
+#: The models of this process.
+_MODELS: Final[WeakSet["PortedModel"]] = WeakSet()
+
+#: Networks of the process that this one was forked from. They are kept: to close them, for example gRPC's
+#: connections to helpers, would wait forever for threads that exist only there.
+_INHERITED: Final[list[Runnable]] = []
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +47,9 @@ class PortedModel:
     package current. A version, a slice, or blocks of a subnet that are not in memory are loaded in the
     background and used between two inferences. If loading fails, it is retried at an inference after
     `RETRY_SECONDS`.
+
+    A forked process loads the package again when it first uses the model, because threads and locks do not
+    survive a fork, and has statistics of its own. Helpers are not asked there.
 
     Args:
         package: The directory of the shipped package.
@@ -60,11 +73,40 @@ class PortedModel:
         self._check = check
         self._settings = settings
         self._switchboard = switchboard
-        self._loaded = loaded
         self._clock = clock
-        self._noticed, self._retry_at = loaded.generation, math.inf
+        self._begin(loaded)
+        _MODELS.add(self)
+
+    def _begin(self, loaded: LoadedPackage | None) -> None:
+        """Run a version; None for the current one, which is loaded when it is first used."""
+        self._present = loaded
+        self._noticed, self._retry_at = -1 if loaded is None else loaded.generation, math.inf
         self._noticing, self._loading = threading.Lock(), threading.Lock()
         self._last = threading.local()
+
+    @property
+    def _loaded(self) -> LoadedPackage:
+        return self._present or self._loaded_again()
+
+    def _loaded_again(self) -> LoadedPackage:
+        """Load the current version in a forked process, unless another thread has just done so."""
+        with self._loading:
+            if self._present is None:
+                if self._settings.lending is not None:  # gRPC cannot be used after a fork
+                    logger.warning("no helper is asked in a forked process: load %s there", self._package)
+                    self._settings = self._settings._replace(lending=None)
+                state = state_directory(self._package)
+                opened, generation = load_current_or_shipped(
+                    self._package, state, self._switchboard, self._settings
+                )
+                self._noticed, self._present = generation, recorded(opened, state, generation)
+            return self._present
+
+    def after_fork(self) -> None:
+        """Give up what depends on threads and locks of the process that this one was forked from."""
+        if self._present is not None:
+            _INHERITED.append(self._present.network)
+        self._begin(None)
 
     @property
     def manifest(self) -> Manifest:
@@ -219,6 +261,14 @@ class PortedModel:
                 state = state_directory(self._package)
                 opened, generation = load_current(self._package, state, self._switchboard, self._settings)
                 opened.network.warm_up(self._loaded.network.shapes)
-                self._loaded = recorded(opened, state, generation)
+                self._present = recorded(opened, state, generation)
             except Exception:
                 self._keep_current_version()
+
+
+def _after_fork() -> None:
+    for model in list(_MODELS):
+        model.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -16,7 +16,7 @@ from mistify_client.runtime.paged import open_paged
 from mistify_client.runtime.served_task import ServedTask
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.trust import Trust, check_trusted
-from mistify_client.runtime.versions import read_consistently
+from mistify_client.runtime.versions import current, read_consistently
 
 if TYPE_CHECKING:  # at run time, only apps with helpers need it
     from mistify_client.lending.config import LendingConfig
@@ -66,6 +66,31 @@ def load_current(
         return load_version(version, state, settings, switchboard.option_in(generation))
 
     return read_consistently(package, state, switchboard, loaded, shipped)
+
+
+def load_current_or_shipped(
+    package: Path,
+    state: Path,
+    switchboard: Switchboard,
+    settings: LoadSettings,
+    shipped: Package | None = None,
+) -> tuple[LoadedVersion, int]:
+    """Load the current version of a package like `load_current`; if it cannot be, the shipped one until then.
+
+    Raises:
+        MistifyError: Neither can be loaded, for the reasons of `load_current`.
+    """
+    try:
+        return load_current(package, state, switchboard, settings, shipped)
+    except MistifyError as error:
+        if current(package) == package:
+            raise
+        # Logged as text: a handler that keeps the error would keep the network alive through its traceback.
+        message = "%s is used as it was shipped, because its current version cannot be loaded: %s"
+        logger.warning(message, package, str(error))
+        generation = switchboard.generation_before  # so that the current version is retried
+        option = switchboard.option_in(generation)
+        return load_version(shipped or Package.open(package), state, settings, option), generation
 
 
 def load_version(package: Package, state: Path, settings: LoadSettings, option: int) -> LoadedVersion:
