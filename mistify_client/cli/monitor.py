@@ -16,7 +16,8 @@ from mistify.package.manifest import Manifest
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.monitor.config import MonitorConfig, load_config, read_config
-from mistify_client.monitor.daemon import Monitor, run, signal_waiter
+from mistify_client.monitor.daemon import Monitor, run
+from mistify_client.monitor.signals import signal_waiter
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import (

@@ -1,12 +1,9 @@
 """The daemon: a loop that reads sensors, decides, sets the switchboard and logs changes (paper 6)."""
 
 import os
-import select
 import signal
-import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,25 +11,22 @@ from typing import Final
 from mistify.costs.catalogue import HOST
 from mistify.errors import MistifyError
 from mistify.files.writing import write_json
-from mistify.fleet import LONGEST_REASON, LastSwitch
 from mistify.package.manifest import Manifest
-from mistify.package.option_kinds import local_id
-from mistify.wording import listed
 from mistify_client.adapting.storage import AdaptationState
 from mistify_client.monitor.adapting import BackgroundAdaptation
 from mistify_client.monitor.config import MonitorConfig, goal_template
+from mistify_client.monitor.decisions import DecisionLog
 from mistify_client.monitor.fleet import FleetReports
 from mistify_client.monitor.foreground import Foreground, IntervalOutcome
 from mistify_client.monitor.lending import LendingLog
-from mistify_client.monitor.policies.base import Situation
 from mistify_client.monitor.replacement.background import BackgroundReplacement
 from mistify_client.monitor.replacement.candidate import read_examples
 from mistify_client.monitor.replacement.goals import Shortfall
 from mistify_client.monitor.reporting import Reporting
 from mistify_client.monitor.rollouts.following import RolloutFollower, check_rollouts
 from mistify_client.monitor.searching import SubnetSearch
-from mistify_client.monitor.sensing.bottleneck import Cause
 from mistify_client.monitor.sensing.sensors import DeviceSensor, Sensor
+from mistify_client.monitor.signals import SignalWaiter
 from mistify_client.monitor.slices import BackgroundSlices
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
@@ -45,17 +39,12 @@ from mistify_client.monitor.status import (
     targets,
 )
 from mistify_client.monitor.traces.writing import TraceWriter
+from mistify_client.runtime.samples import remove_samples
 from mistify_client.runtime.trust import require_trusted
-from mistify_client.runtime.versions import current
+from mistify_client.runtime.versions import current, state_directory
 
 #: The status is written after each change, and otherwise at this interval to limit wear of flash memory.
 _STATUS_SECONDS: Final = 5.0
-
-#: The signals that the daemon handles: SIGHUP reloads the config, the others end it.
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-#: Waits for a signal for at most the given seconds, and returns it; None if none came.
-SignalWaiter = Callable[[float], signal.Signals | None]
 
 
 class Monitor:
@@ -93,12 +82,11 @@ class Monitor:
         self._adaptation: BackgroundAdaptation | None = None
         self._search = SubnetSearch(package, self._state.search, journal)
         self._slices = BackgroundSlices(package, journal, clock)
+        self._decisions = DecisionLog(journal)
         self._lending = LendingLog(journal)
-        self._last_switch: LastSwitch | None = None
         self._outcome: IntervalOutcome | None = None
         self._before: float | None = None
         self._short_since: float | None = None
-        self._cause: Cause | None = None
         self._written = (0, float("-inf"))
         self._configure(load_config())
 
@@ -188,16 +176,14 @@ class Monitor:
                     self._package, self._state, fleet, fleet.rollouts, self._journal, trust=trust
                 )
             self._fleet = FleetReports(fleet, self._journal, self._follower)
-        if config.adaptation is not None:
+        if config.adaptation is None:
+            remove_samples(state_directory(self._package))  # of a daemon that was killed
+        else:
             self._adaptation = BackgroundAdaptation(self._package, config.adaptation.every, self._journal)
 
     def _act_on(self, now: float, outcome: IntervalOutcome) -> None:
         """Log a decision, and let the threads work on what follows from it."""
-        self._note_decision(outcome)
-        self._note_cause(outcome)
-        self._note_not_followed(outcome)
-        self._note_other_metric(outcome)
-        self._note_unknown_energy(outcome.situation)
+        self._decisions.observe(outcome)
         self._lending.observe(outcome.reports)
         self._outcome = outcome
         self._record(outcome)
@@ -207,7 +193,7 @@ class Monitor:
         if self._follower is not None:
             self._follower.observe(outcome)
         if self._fleet is not None:
-            self._fleet.observe(now, outcome, self._last_switch, self._adaptation_state)
+            self._fleet.observe(now, outcome, self._decisions.last_switch, self._adaptation_state)
 
     def _refresh_targets(self) -> None:
         before = self._targets.current
@@ -220,56 +206,6 @@ class Monitor:
         self._journal.problem("targets", None)
         if self._targets.current != before:
             self._journal.note("targets", "changed by mistify target", **targets(self._targets.current))
-
-    def _note_decision(self, outcome: IntervalOutcome) -> None:
-        """Log a decision, unless nothing has changed."""
-        decision, situation = outcome.decision, outcome.situation
-        figures = {"option": decision.option, "ratio": round(situation.ratio, 4), "fits": decision.fits}
-        if outcome.switched:
-            self._journal.note("switch", decision.reason, previous=situation.option, **figures)
-            self._last_switch = LastSwitch(
-                round(time.time() * 1000), situation.option, decision.reason[:LONGEST_REASON]
-            )
-        elif self._outcome is None or self._outcome.decision.fits != decision.fits:
-            self._journal.note("stay", decision.reason, **figures)
-
-    def _note_cause(self, outcome: IntervalOutcome) -> None:
-        """Log where time is lost outside the network, once until the cause changes."""
-        threads, diagnosis = outcome.threads, outcome.diagnosis
-        others = ", ".join(map(str, outcome.other_threads))
-        reason = (
-            f"an app runs with {others} thread{'' if others == '1' else 's'}, and its inferences do not "
-            f"count: the package was measured with {threads}; call load() without threads"
-        )
-        self._journal.problem("threads", reason if others else None)
-        if diagnosis is None:
-            self._cause = None
-        elif diagnosis.cause not in (self._cause, Cause.NETWORK):
-            self._cause = diagnosis.cause
-            self._journal.note(
-                "cause", diagnosis.reason, cause=diagnosis.cause.value, smaller_helps=diagnosis.smaller_helps
-            )
-
-    def _note_not_followed(self, outcome: IntervalOutcome) -> None:
-        """Log once, until it changes, that an app cannot load the chosen option."""
-        others, chosen = ", ".join(outcome.not_followed), local_id(outcome.situation.option)
-        reason = f"an app still runs {others}, because it cannot load {chosen}: its log says why"
-        self._journal.problem("options", reason if others else None)
-
-    def _note_other_metric(self, outcome: IntervalOutcome) -> None:
-        """Log once, until it changes, that the accuracy target does not apply to subnets."""
-        reason = (
-            f"the accuracy target is ignored: it is in {outcome.manifest.metric}, but subnets are scored "
-            f"by {outcome.other_metric} on this device"
-        )
-        self._journal.problem("accuracy", None if outcome.other_metric is None else reason)
-
-    def _note_unknown_energy(self, situation: Situation) -> None:
-        """Log once, until it changes, that the energy target does not apply to some options."""
-        known, target = situation.conditions.energies, situation.targets.energy
-        unknown = [option.id for option in situation.options if option.id not in known]
-        reason = f"the energy target does not apply to {listed(unknown or ['none'])}: the energy is unknown"
-        self._journal.problem("energy", reason if unknown and target is not None else None)
 
     def _record(self, outcome: IntervalOutcome) -> None:
         if self._trace is None:
@@ -372,28 +308,3 @@ def run(monitor: Monitor, journal: Journal, wait: SignalWaiter) -> None:
                     return
     finally:
         monitor.close()
-
-
-@contextmanager
-def signal_waiter() -> Iterator[SignalWaiter]:
-    """Yield a function that waits for signals; while it exists, signals do not interrupt other work.
-
-    Only for the main thread.
-    """
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-
-    def wait(seconds: float) -> signal.Signals | None:
-        ready, _, _ = select.select([reader], [], [], seconds)
-        return signal.Signals(reader.recv(1)[0]) if ready else None
-
-    with reader, writer:
-        # Python writes a signal's number to the socket only if the signal has a handler.
-        before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
-        earlier = signal.set_wakeup_fd(writer.fileno())
-        try:
-            yield wait
-        finally:
-            signal.set_wakeup_fd(earlier)
-            for number, handler in before.items():
-                signal.signal(number, handler)

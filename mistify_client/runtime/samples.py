@@ -1,13 +1,15 @@
 """Recent inputs of apps, which adaptation without labels reads from another process.
 
-While a directory for them exists in the state directory of a package, each loaded model writes some of its
-inputs into a memory-mapped file of its own there, at most `RATE` examples a second. Only the owner of the
-files can read them. Copying an input takes microseconds, and no inference.
+While a process reads them, each loaded model writes some of its inputs into a memory-mapped file of its own,
+at most `RATE` examples a second, in a directory in the state directory of the package. Only the owner of the
+files can read them. Copying an input takes microseconds, and no inference. A reader holds a lock, so that
+apps stop, and remove their files, soon after it was killed.
 """
 
 import itertools
 import mmap
 import os
+import shutil
 import struct
 import time
 from collections import deque
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +25,7 @@ import numpy.typing as npt
 from mistify.files.locking import lock, locked, try_lock
 from mistify.package.manifest import TensorInfo
 
-__all__ = ["RATE", "InputSamples", "SampleReader", "are_fixed"]
+__all__ = ["RATE", "InputSamples", "SampleReader", "are_fixed", "remove_samples"]
 
 Array = npt.NDArray[Any]
 
@@ -35,10 +37,17 @@ _MOST_EXAMPLES: Final = 128
 _LEAST_EXAMPLES: Final = 8
 _MOST_BYTES: Final = 2_000_000
 
-#: Seconds between looks for the directory.
+#: Seconds between looks for a reader.
 _LOOK_SECONDS: Final = 2.0
 
 _SAMPLES: Final = "samples"
+
+#: The directory while it is being removed.
+_REMOVED: Final = "samples.removed"
+
+#: The file in it that readers lock.
+_READERS: Final = "readers"
+
 _MAGIC: Final = b"MISTSAM\1"
 
 # Magic, number of places, bytes of an example; then the number of examples so far, and the places. A place
@@ -58,6 +67,18 @@ def samples_directory(state: Path) -> Path:
     return state / _SAMPLES
 
 
+def remove_samples(state: Path) -> None:
+    """Remove all samples in the state directory of a package, for example those of a reader that was killed.
+
+    Apps write no others until a reader starts.
+    """
+    directory, removed = samples_directory(state), state / _REMOVED
+    shutil.rmtree(removed, ignore_errors=True)
+    with suppress(OSError):
+        directory.rename(removed)  # at once, so that no app adds a file in the meantime
+    shutil.rmtree(removed, ignore_errors=True)
+
+
 class InputSamples:
     """The writer of a loaded model, for one thread at a time.
 
@@ -75,7 +96,7 @@ class InputSamples:
         self._memory: mmap.mmap | None = None
         self._path = self._directory
         self._places = 0
-        self._next = float("-inf")
+        self._next = self._look_at = float("-inf")
 
     def offer(self, values: Mapping[str, Array]) -> None:
         """Write an example of a batch, unless one was written just now, or nothing reads them.
@@ -87,17 +108,31 @@ class InputSamples:
         if now < self._next or not self._bytes:
             return
         self._next = now + 1 / RATE
-        if self._memory is None or not self._path.exists():
-            self._memory = self._opened()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            self._look()
         if self._memory is None:
-            self._next = now + _LOOK_SECONDS
+            self._next = self._look_at
         else:
             self._write(self._memory, values)
 
+    def _look(self) -> None:
+        """Open a file for a reader if there is one; else remove it."""
+        if not _is_read(self._directory):
+            self._remove()
+        elif self._memory is None or not self._path.exists():
+            self._memory = self._opened()
+
+    def _remove(self) -> None:
+        if self._memory is not None:
+            self._memory = None
+            with suppress(OSError):
+                self._path.unlink()
+
     def _opened(self) -> mmap.mmap | None:
-        """Return the memory of a new file; None if nothing reads samples, or it cannot be written."""
+        """Return the memory of a new file; None if it cannot be written."""
         with suppress(OSError):
-            return self._created() if self._directory.is_dir() else None
+            return self._created()
         return None
 
     def _created(self) -> mmap.mmap:
@@ -139,19 +174,27 @@ class SampleReader:
 
     def __init__(self, state: Path, inputs: Sequence[TensorInfo]) -> None:
         self._directory, self._inputs = samples_directory(state), inputs
+        self._state = state
         self._seen: dict[str, int] = {}
+        self._readers: IO[bytes] | None = None
 
     def start(self) -> None:
-        """Ask apps for samples, until `stop`; those that are there already are passed over."""
+        """Ask apps for samples, until `stop` or the end of this process; pass over those that are there.
+
+        Raises:
+            OSError: The directory cannot be written.
+        """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._readers = (self._directory / _READERS).open("ab")
+        lock(self._readers, shared=True)
         deque(self.new(), maxlen=0)
 
     def stop(self) -> None:
         """Remove all samples; apps write no others."""
-        with suppress(OSError):
-            for path in self._directory.iterdir():
-                path.unlink()
-            self._directory.rmdir()
+        remove_samples(self._state)
+        self._seen.clear()
+        if self._readers is not None:
+            self._readers.close()
 
     def new(self) -> Iterator[dict[str, Array]]:
         """Yield the examples that were written since the last call, by input, without a batch axis.
@@ -159,7 +202,7 @@ class SampleReader:
         Some are missing if apps wrote more than fit into their files.
         """
         with suppress(FileNotFoundError):
-            for path in sorted(self._directory.iterdir()):
+            for path in sorted(_files(self._directory)):
                 with suppress(OSError, ValueError, struct.error), path.open("rb") as file:
                     if not try_lock(file, shared=True):
                         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
@@ -187,9 +230,21 @@ class SampleReader:
         return arrays
 
 
+def _is_read(directory: Path) -> bool:
+    """Check whether a reader holds the lock of a directory, which need not exist."""
+    with suppress(OSError), (directory / _READERS).open("rb") as file:
+        return not try_lock(file)
+    return False
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Yield the files of apps."""
+    return (path for path in directory.iterdir() if path.name != _READERS)
+
+
 def _remove_stale(directory: Path) -> None:
     """Remove the files of processes that have ended."""
-    for path in directory.iterdir():
+    for path in _files(directory):
         with path.open("rb") as file:
             if try_lock(file, shared=True):
                 path.unlink()

@@ -13,6 +13,7 @@ from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import write_changes
+from mistify_client.runtime.samples import samples_directory
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, state_directory
@@ -321,3 +322,11 @@ def test_examples_are_read_before_a_package_is_requested(watched, tmp_path):
     assert f"{tmp_path / 'none.npz'}: got" in watched.journal.problems["config"]
     with pytest.raises(MistifyError, match="no such file"):
         Monitor(watched.package, lambda: watched.config, watched.journal)
+
+
+def test_inputs_that_a_killed_monitor_has_left_are_removed(package, tmp_path):
+    left = samples_directory(state_directory(package))
+    left.mkdir(parents=True)
+    (left / "1-0").write_bytes(b"an input of an app")
+    Watched(package, tmp_path)
+    assert not left.exists()

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from mistify.package.manifest import TensorInfo
-from mistify_client.runtime.samples import RATE, InputSamples, SampleReader, are_fixed, samples_directory
+from mistify_client.runtime.samples import (
+    RATE,
+    InputSamples,
+    SampleReader,
+    are_fixed,
+    remove_samples,
+    samples_directory,
+)
+from tests.support.interleaving import before_line
 
 INPUTS = (
     TensorInfo(name="image", dtype="float32", shape=(-1, 2, 2, 1)),
@@ -86,6 +94,30 @@ def test_nothing_is_written_unless_something_reads(tmp_path, clock):
     assert list(reader.new())
 
 
+def test_apps_write_nothing_and_leave_nothing_once_the_reader_was_killed(tmp_path, reader, clock):
+    samples = InputSamples(tmp_path, INPUTS, clock)
+    written(samples, clock, range(100))
+    assert list(samples_directory(tmp_path).glob("*-*"))
+    reader._readers.close()  # as when its process is killed
+    written(samples, clock, range(100))
+    assert not list(samples_directory(tmp_path).glob("*-*"))
+    later = SampleReader(tmp_path, INPUTS)
+    later.start()
+    written(samples, clock, range(100))
+    assert list(samples_directory(tmp_path).glob("*-*"))
+
+
+@pytest.mark.parametrize("line", range(8))
+def test_no_app_adds_samples_while_they_are_removed(tmp_path, reader, clock, line):
+    def others():
+        written(InputSamples(tmp_path, INPUTS, clock), clock, range(3))
+
+    others()
+    with before_line(remove_samples, line, others):
+        reader.stop()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_reader_that_starts_passes_over_what_is_there(tmp_path, reader, clock):
     samples = InputSamples(tmp_path, INPUTS, clock)
     written(samples, clock, range(5))
@@ -108,7 +140,7 @@ def test_files_of_ended_processes_are_removed(tmp_path, reader, clock):
     del gone
     assert list(reader.new()) == []
     InputSamples(tmp_path, INPUTS, clock).offer(batch(2))
-    assert len(list(samples_directory(tmp_path).iterdir())) == 1
+    assert len(list(samples_directory(tmp_path).glob("*-*"))) == 1
 
 
 def test_batches_give_an_example_each(tmp_path, reader, clock):
