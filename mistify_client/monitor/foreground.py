@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
 
@@ -34,6 +34,11 @@ from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.statistics import Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, read_consistently, state_directory
+
+#: How long a decision against helpers holds without another one: if the monitor was killed, apps decide
+#: again. In seconds, and in intervals.
+_LEAST_ALONE: Final = 60.0
+_ALONE_INTERVALS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -188,21 +193,24 @@ class Foreground:
         if self._policy.weighs_helpers:
             situation = with_helpers(situation, report, running=self._is_helped)
         decision = self._possible(self._policy.decide(situation), situation, version.options)
-        self._apply(decision, situation, version)
+        self._apply(decision, situation, version, now - since)
         return self._outcome(version, observations, situation, decision, other_metric)
 
     def stop(self) -> None:
         """Let apps decide about helpers again."""
-        self._switchboard.alone = False
+        self._switchboard.forbid_helpers(0)
 
-    def _apply(self, decision: Decision, situation: Situation, version: WatchedVersion) -> None:
-        """Make apps run the chosen option, with or without helpers."""
+    def _apply(
+        self, decision: Decision, situation: Situation, version: WatchedVersion, interval: float
+    ) -> None:
+        """Make apps run the chosen option, with or without helpers; the latter for some intervals."""
         if local_id(decision.option) != local_id(situation.option):
             # Set by generation: if another version has become current in the meantime, its option is not
             # changed.
             self._switchboard.switch_in(version.generation, _place_of(decision, version.options))
         self._is_helped = decision.option != local_id(decision.option)
-        self._switchboard.alone = self._policy.weighs_helpers and not self._is_helped
+        is_alone = self._policy.weighs_helpers and not self._is_helped
+        self._switchboard.forbid_helpers(max(_LEAST_ALONE, _ALONE_INTERVALS * interval) if is_alone else 0)
         if decision.option != situation.option:
             version.since = situation.now
 

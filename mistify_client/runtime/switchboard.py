@@ -4,7 +4,10 @@ A file of 24 bytes, memory-mapped by every process that uses the package. A runt
 inference, which costs as much as reading a variable.
 """
 
+import math
 import mmap
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
@@ -14,13 +17,16 @@ from mistify_client.files import damage_reported
 #: The option of a version without any switch yet: the package's default.
 DEFAULT_OPTION: Final = -1
 
+#: The most seconds for which a monitor can forbid helpers. If more are left, the device was restarted since.
+LONGEST_ALONE: Final = 600
+
 _FILE: Final = "switchboard"
 
 # The last byte of the magic is the version of the format. Then come words of 4 bytes: the generation, the
-# option of even generations, that of odd ones, and 1 if no helper may be asked. Files of earlier versions
-# lack the last one.
+# option of even generations, that of odd ones, and the second of the monotonic clock until which no helper
+# may be asked. Files of earlier versions lack the last one.
 _MAGIC: Final = b"MISTIFY\1"
-_GENERATION, _OPTIONS, _ALONE = 2, 3, 5
+_GENERATION, _OPTIONS, _ALONE_UNTIL = 2, 3, 5
 _GENERATIONS: Final = 2**32
 _INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_OPTION.to_bytes(4, "little", signed=True) + bytes(4)
 _EARLIER_BYTES: Final = 20
@@ -33,18 +39,27 @@ class Switchboard:
 
     An option belongs to one version of the package, a generation: while a new version is being loaded, the
     old one keeps its option. A switchboard created without `open` is private to this process.
+
+    Args:
+        clock: Returns seconds since the device started, the same in all processes.
     """
 
-    def __init__(self, memory: mmap.mmap | bytearray | None = None) -> None:
+    def __init__(
+        self, memory: mmap.mmap | bytearray | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
         self._memory: mmap.mmap | bytearray = bytearray(_INITIAL) if memory is None else memory
         words = memoryview(self._memory)
         self._signed, self._unsigned = words.cast("i"), words.cast("I")
 
     @classmethod
-    def open(cls, state: Path) -> "Switchboard":
+    def open(cls, state: Path, clock: Callable[[], float] = time.monotonic) -> "Switchboard":
         """Open the switchboard shared by all processes, in the state directory of a package.
 
         A damaged switchboard is reset, as if no version had been switched.
+
+        Args:
+            clock: Returns seconds since the device started, the same in all processes.
 
         Raises:
             MistifyError: CORRUPT_PACKAGE, its path is not a file, or not accessible to this process.
@@ -62,7 +77,7 @@ class Switchboard:
                 if not _is_complete(file):
                     with locked(path):
                         _complete(file)
-                return cls(mmap.mmap(file.fileno(), len(_INITIAL)))
+                return cls(mmap.mmap(file.fileno(), len(_INITIAL)), clock)
 
     @property
     def generation(self) -> int:
@@ -99,11 +114,15 @@ class Switchboard:
     @property
     def alone(self) -> bool:
         """True if no helper may be asked; otherwise apps decide before each inference."""
-        return bool(self._unsigned[_ALONE])
+        return 0 < self._unsigned[_ALONE_UNTIL] - self._clock() <= LONGEST_ALONE
 
-    @alone.setter
-    def alone(self, alone: bool) -> None:
-        self._unsigned[_ALONE] = alone
+    def forbid_helpers(self, seconds: float) -> None:
+        """Let no app ask helpers for a while: a monitor that was killed does not allow them again.
+
+        Args:
+            seconds: Time until apps decide again, at most `LONGEST_ALONE`; 0 for now.
+        """
+        self._unsigned[_ALONE_UNTIL] = math.floor(self._clock() + min(seconds, LONGEST_ALONE))
 
     def switch_in(self, generation: int, option: int) -> None:
         """Set the option of a version."""

@@ -83,13 +83,13 @@ def is_asked(model: PortedModel) -> bool:
 def test_no_helper_is_asked_while_the_switchboard_forbids_it(package, model) -> None:
     runs_until(model, lambda: is_helped(package))
     switchboard = Switchboard.open(state_directory(package))
-    switchboard.alone = True
+    switchboard.forbid_helpers(60)
     runs_until(model, lambda: not is_helped(package))
     for _ in range(20):
         model(images(1))
         assert not is_helped(package)
     assert model.lending.placement.reason.endswith("and the monitor has chosen so")
-    switchboard.alone = False
+    switchboard.forbid_helpers(0)
     runs_until(model, lambda: is_helped(package))
 
 

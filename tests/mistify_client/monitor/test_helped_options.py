@@ -171,7 +171,7 @@ def test_the_log_and_the_status_say_where_inferences_run_and_why(app) -> None:
 def test_another_policy_leaves_helpers_to_the_apps(package) -> None:
     app = App(package, {})
     app.load, app.helped_ms = 4.0, {"subnet-1": 17.0}
-    app.switchboard.alone = True
+    app.switchboard.forbid_helpers(60)
     app.step(3)
     assert (app.option, app.switchboard.alone) == ("subnet-0", False)
     app.monitor.close()

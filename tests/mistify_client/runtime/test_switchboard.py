@@ -86,12 +86,20 @@ def test_in_memory_switchboards_are_independent():
 def test_apps_decide_about_helpers_until_told_otherwise(tmp_path):
     switchboard, other = Switchboard.open(tmp_path), Switchboard.open(tmp_path)
     assert not other.alone
-    switchboard.alone = True
+    switchboard.forbid_helpers(60)
     assert other.alone
     switchboard.bump()
     assert other.alone
-    switchboard.alone = False
+    switchboard.forbid_helpers(0)
     assert not other.alone
+
+
+@pytest.mark.parametrize(("later", "alone"), [(50, True), (70, False), (-1000, False)])
+def test_apps_decide_again_after_the_monitor_was_killed_or_the_device_restarted(tmp_path, later, alone):
+    now = 1010.0
+    Switchboard.open(tmp_path, lambda: now).forbid_helpers(60)
+    now += later
+    assert Switchboard.open(tmp_path, lambda: now).alone is alone
 
 
 def test_a_file_of_an_earlier_version_keeps_its_options(tmp_path):
