@@ -21,8 +21,8 @@ from pydantic_settings import (
 from typer.models import OptionInfo
 
 from mistify.errors import Problem, invalid_config
-from mistify.parsing.quantities import parse_bytes
-from mistify.parsing.validation import InvalidValue, problems_of
+from mistify.parsing.quantities import parse_size
+from mistify.parsing.validation import problems_of
 from mistify.tokens import read_token
 from mistify.wire.listening import Certificate
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
@@ -44,8 +44,7 @@ def _file(example: str) -> Any:
 
 def _size(text: str) -> str:
     """Return the text unchanged if it is a size in bytes."""
-    if parse_bytes(text).relative:
-        raise InvalidValue(text, "a size such as 50GB", "write it with a unit such as GB")
+    parse_size(text)
     return text
 
 
@@ -250,7 +249,7 @@ class ServeConfig(BaseSettings):
             store=self.store.resolve(),
             database=self.database,
             artifacts=self.artifacts,
-            artifacts_cache=parse_bytes(self.artifacts_cache).value,
+            artifacts_cache=parse_size(self.artifacts_cache),
             listen=self.listen,
             http=self.http,
             http_origins=tuple(self.http_origin),
@@ -259,7 +258,7 @@ class ServeConfig(BaseSettings):
             engine=self.engine,
             slots=self.slots,
             max_goals=self.max_goals,
-            max_uploads=parse_bytes(self.max_uploads).value,
+            max_uploads=parse_size(self.max_uploads),
             index=self.index,
             certificate=Certificate.of(self.tls_certificate, self.tls_key, self.tls_client_ca),
             token=read_token(self.token_file),

@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from mistify.parsing.validation import InvalidValue
@@ -144,12 +144,17 @@ def measured_in(units: Mapping[str, float]) -> QuantityKind:
     )
 
 
-TIME = QuantityKind(
-    'a time such as "30ms" (a plain number is milliseconds) or "0.5x" of the source model',
+def _or_relative(kind: QuantityKind) -> QuantityKind:
+    """Return a kind whose quantities may also be multiples of the source model's."""
+    return replace(kind, expected=f'{kind.expected}, or "0.5x" of the source model', relative=True)
+
+
+_ABSOLUTE_TIME = QuantityKind(
+    'a time such as "30ms" (a plain number is milliseconds)',
     _units(ns="1e-6", us="1e-3", ms="1", s="1e3", min="6e4"),
     written=("ns", "us", "ms", "s"),
-    relative=True,
 )
+TIME = _or_relative(_ABSOLUTE_TIME)
 _DURATION = QuantityKind(
     'a time such as "10min" (a plain number is seconds)',
     _units(s="1", m="60", min="60", h="3600"),
@@ -162,21 +167,21 @@ COUNT = QuantityKind(
     relative=True,
     whole=True,
 )
-BYTES = QuantityKind(
-    'a number of bytes such as "0.5GB" (a plain number is bytes), or "0.5x" of the source model',
+_SIZE = QuantityKind(
+    'a number of bytes such as "0.5GB" (a plain number is bytes)',
     _units(
         B="1", KB="1e3", kB="1e3", MB="1e6", GB="1e9", TB="1e12", KiB="1024", MiB="1048576", GiB="1073741824"
     ),
     written=("B", "KB", "MB", "GB", "TB"),
-    relative=True,
     whole=True,
 )
-ENERGY = QuantityKind(
-    'an energy such as "2mJ" (a plain number is millijoules) or "0.5x" of the source model',
+BYTES = _or_relative(_SIZE)
+_ABSOLUTE_ENERGY = QuantityKind(
+    'an energy such as "2mJ" (a plain number is millijoules)',
     _units(nJ="1e-6", uJ="1e-3", mJ="1", J="1e3"),
     written=("nJ", "uJ", "mJ", "J"),
-    relative=True,
 )
+ENERGY = _or_relative(_ABSOLUTE_ENERGY)
 #: Plain numbers in an unknown unit.
 PLAIN = QuantityKind("a number", _units(), written=("",))
 
@@ -213,6 +218,21 @@ def parse_duration(raw: object) -> float:
 def parse_bytes(raw: object) -> Quantity:
     """Parse a memory or file size in bytes ("0.5GB", "512KiB", 4096), or relative to the source ("0.5x")."""
     return BYTES.parse(raw)
+
+
+def parse_milliseconds(raw: object) -> float:
+    """Parse a latency in milliseconds ("30ms", "0.2s", 30)."""
+    return _ABSOLUTE_TIME.parse(raw).value
+
+
+def parse_size(raw: object) -> float:
+    """Parse a memory or file size in bytes ("0.5GB", "512KiB", 4096)."""
+    return _SIZE.parse(raw).value
+
+
+def parse_millijoules(raw: object) -> float:
+    """Parse an energy in millijoules ("2mJ", "0.1J", 2)."""
+    return _ABSOLUTE_ENERGY.parse(raw).value
 
 
 def parse_figure(raw: object) -> float:

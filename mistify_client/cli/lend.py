@@ -11,7 +11,7 @@ import typer
 from mistify.errors import invalid_config
 from mistify.machine import MOST_THREADS
 from mistify.package.opened import Package
-from mistify.parsing.quantities import parse_bytes
+from mistify.parsing.quantities import parse_size
 from mistify.parsing.validation import InvalidValue
 from mistify.tokens import read_token
 from mistify.wire.listening import Certificate
@@ -84,9 +84,6 @@ def lend(
 
 def _bytes(text: str) -> int:
     try:
-        quantity = parse_bytes(text)
-        if quantity.relative:
-            raise InvalidValue(text, 'a size such as "512MB"', "write its unit")
+        return int(parse_size(text))
     except InvalidValue as error:
         raise invalid_config([error.problem("--memory")], "the command line") from error
-    return int(quantity.value)

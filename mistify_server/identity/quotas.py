@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.parsing.quantities import format_bytes, parse_bytes
+from mistify.parsing.quantities import format_bytes, parse_size
 from mistify.parsing.validation import InvalidValue
 from mistify.quotas import Quota
 from mistify.wording import counted
@@ -91,12 +91,9 @@ def size_limit(text: str) -> int:
         ValueError: It is not a size.
     """
     try:
-        size = parse_bytes(text)
+        return int(parse_size(text))
     except InvalidValue as error:
         raise ValueError(f"got {text[:200]!r}; expected {error.expected}") from error
-    if size.relative:
-        raise ValueError(f"got {text[:200]!r}; expected a size such as 5GB")
-    return int(size.value)
 
 
 def limits_of(

@@ -12,43 +12,22 @@ from mistify.config.data.metric import Metric
 from mistify.errors import Problem, invalid_config
 from mistify.files.writing import write_json
 from mistify.parsing.quantities import (
-    ENERGY,
-    Quantity,
     format_bytes,
     format_energy,
     format_time,
-    parse_bytes,
-    parse_time,
+    parse_millijoules,
+    parse_milliseconds,
+    parse_size,
 )
-from mistify.parsing.validation import InvalidValue, Settings, problems_of
+from mistify.parsing.validation import Settings, problems_of
 from mistify_client.monitor.state.state import stamp
 
 __all__ = ["Targets"]
 
 
-def _absolute(quantity: Quantity, raw: object, example: str) -> float:
-    if quantity.relative:
-        raise InvalidValue(
-            raw, f'a limit such as "{example}"', "give a number with its unit: there is no source here"
-        )
-    return quantity.value
-
-
-Milliseconds = Annotated[
-    float,
-    PlainValidator(lambda raw: _absolute(parse_time(raw), raw, "20ms")),
-    PlainSerializer(format_time),
-]
-ByteCount = Annotated[
-    float,
-    PlainValidator(lambda raw: _absolute(parse_bytes(raw), raw, "20MB")),
-    PlainSerializer(format_bytes),
-]
-Millijoules = Annotated[
-    float,
-    PlainValidator(lambda raw: _absolute(ENERGY.parse(raw), raw, "2mJ")),
-    PlainSerializer(format_energy),
-]
+Milliseconds = Annotated[float, PlainValidator(parse_milliseconds), PlainSerializer(format_time)]
+ByteCount = Annotated[float, PlainValidator(parse_size), PlainSerializer(format_bytes)]
+Millijoules = Annotated[float, PlainValidator(parse_millijoules), PlainSerializer(format_energy)]
 
 
 class Targets(Settings):

@@ -24,8 +24,9 @@ def test_changes_are_parsed_from_the_command_line():
     [
         ("latency", "target: got 'latency'; expected NAME=VALUE"),
         ("latency=20 parsecs", "latency: got \"20 parsecs\".*the unit 'parsecs' is unknown"),
-        ("latency=0.5x", 'latency: got "0.5x"; expected a limit such as "20ms"'),
-        ("energy=0.5x", 'energy: got "0.5x"; expected a limit such as "2mJ"'),
+        ("latency=0.5x", r'latency: got "0.5x"; expected a time such as "30ms" \([a-z ]*\); the unit \'x\''),
+        ("latency=fast", r'latency: got "fast"; expected a time such as "30ms" \([a-z ]*\); write a number'),
+        ("energy=0.5x", r'energy: got "0.5x"; expected an energy such as "2mJ" \([a-z ]*\); the unit \'x\''),
         ("latency=-1ms", "the number has to be above 0"),
         ("latncy=20ms", 'latncy: .*did you mean "latency"'),
         ("accuracy=", 'accuracy: got ""'),
