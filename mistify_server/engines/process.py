@@ -25,9 +25,9 @@ from mistify_server.engines.supervision import (
 #: Error codes of a machine that temporarily has no room for another process.
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
-#: By how much workers give way to the server, which answers calls while all processors train: a tenth of its
+#: By how much workers give way to the server, which answers calls while all processors train: a third of its
 #: share of a processor.
-_NICE = 10
+_NICE = 5
 _LEAST_PRIORITY = 19
 
 _MAX_LOG = 2**20
