@@ -162,6 +162,16 @@ class Backend(ABC):
     def tidy(self) -> None:
         """Bring an older database without users into the form of a new one, apart from its schema."""
 
+    def version(self, observer: Any) -> int | None:
+        """Return a number that changes with the commits of all other connections, in any process.
+
+        None for a database whose answer would take as long as a read.
+
+        Args:
+            observer: A connection of the driver that is used for nothing else.
+        """
+        return None
+
     @abstractmethod
     def size(self, session: Session) -> int:
         """Return the size of the database in bytes."""

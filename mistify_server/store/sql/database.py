@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, PoolProxiedConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -27,6 +28,7 @@ class Database:
         self._readers = engine.execution_options(**backend.read_options)
         self._writers = engine.execution_options(**backend.write_options)
         self._writing = threading.Lock()
+        self._observing = threading.Lock()
         self.user = uuid4().hex
 
     @classmethod
@@ -66,6 +68,16 @@ class Database:
         """Yield a connection to read as `read` does, in a third of the time, but without objects of rows."""
         with self._backend.translated(), self._readers.connect() as connection:
             yield connection
+
+    def version(self) -> int | None:
+        """Return a number that changes with each commit, of any process; None if a read would be as fast."""
+        with self._backend.translated(), self._observing:
+            return None if self._backend.remote else self._backend.version(self._observer.driver_connection)
+
+    @cached_property
+    def _observer(self) -> PoolProxiedConnection:
+        """Return a connection that only asks for the version, which does not count its own commits."""
+        return self._engine.raw_connection()
 
     @contextmanager
     def write(self, *, certain: bool = False) -> Iterator[Session]:
@@ -126,4 +138,6 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
+        if "_observer" in self.__dict__:
+            self._observer.close()
         self._engine.dispose()

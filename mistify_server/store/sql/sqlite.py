@@ -154,6 +154,11 @@ class SqliteBackend(Backend):
                 _log.warning("%s does not shrink when jobs are removed: %s", self._path, error)
 
     @override
+    def version(self, observer: sqlite3.Connection) -> int:
+        ((version,),) = observer.execute("PRAGMA data_version").fetchall()
+        return int(version)
+
+    @override
     def size(self, session: Session) -> int:
         """Return the size of the file, including data not yet in it."""
         files = self._path, self._path.with_name(f"{self._path.name}-wal")

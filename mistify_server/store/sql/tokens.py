@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row, bindparam, select
 from sqlalchemy.orm import Session
@@ -29,15 +29,25 @@ _OF_NAME: Final = select(_TOKENS).where(
 )
 
 
+class _Recent(NamedTuple):
+    """Tokens by digest, read since the database had a version and valid until it has another one."""
+
+    version: int | None
+    tokens: dict[str, AccessToken]
+
+
 class SqlTokenStore(TokenStore):
     """The tokens of a tenant in the database.
 
-    A revoked token with limits keeps its row, without scopes and without the digest of its secret.
+    A revoked token with limits keeps its row, without scopes and without the digest of its secret. Tokens are
+    remembered between two commits to the database, because every call looks one up: the query takes
+    0.1 ms, which is a third of what Python does for a short call.
     """
 
     def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self.tenant = tenant
+        self._recent = _Recent(None, {})
 
     @override
     def add(self, token: AccessToken) -> None:
@@ -62,6 +72,18 @@ class SqlTokenStore(TokenStore):
 
     @override
     def find(self, sha256: str) -> AccessToken | None:
+        version = self._database.version()
+        if version is None:
+            return self._read(sha256)
+        recent = self._recent
+        if recent.version != version:
+            recent = self._recent = _Recent(version, {})
+        token = recent.tokens.get(sha256) or self._read(sha256)
+        if token is not None:
+            recent.tokens[sha256] = token
+        return token
+
+    def _read(self, sha256: str) -> AccessToken | None:
         with self._database.read_rows() as connection:
             row = connection.execute(_WITH_DIGEST, {"sha256": sha256}).one_or_none()
             return None if row is None else _token(row)

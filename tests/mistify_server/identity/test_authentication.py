@@ -60,6 +60,18 @@ async def test_a_token_counts_until_it_is_revoked(store: Store, caller_of: Calle
     assert await caller_of(f"Bearer {secret}") is None
 
 
+async def test_a_token_that_another_program_revokes_or_makes_counts_from_the_next_call(
+    store: Store, caller_of: CallerOf, tmp_path: Path
+) -> None:
+    _, secret = create_token(store.tokens, "ci", [Scope.READ])
+    assert await caller_of(f"Bearer {secret}") is not None
+    with open_store(tmp_path) as other:
+        other.tokens.revoke("ci")
+        assert await caller_of(f"Bearer {secret}") is None
+        _, secret = create_token(other.tokens, "ci", [Scope.SUBMIT])
+    assert await caller_of(f"Bearer {secret}") == Caller("ci", frozenset({Scope.SUBMIT}), DEFAULT_TENANT)
+
+
 async def test_a_token_expires(store: Store) -> None:
     token, secret = create_token(store.tokens, "visitor", [Scope.READ], days=2)
     made = token.created_unix_ms / 1000

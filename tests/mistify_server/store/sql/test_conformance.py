@@ -89,6 +89,7 @@ def test_tokens_are_added_found_and_revoked(store: Store) -> None:
         [token],
     )
     store.tokens.revoke("ci")
+    assert store.tokens.find("a" * 64) is None
     assert store.tokens.all() == []
 
 

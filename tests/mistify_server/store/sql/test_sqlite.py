@@ -37,6 +37,21 @@ def test_new_connections_read_while_another_process_writes(database: Database, t
     assert counts == [2, 2]
 
 
+def test_the_version_changes_with_each_commit_of_any_process(database: Database, tmp_path: Path) -> None:
+    changed = "INSERT INTO meta VALUES ('{}', '')"
+    versions = [database.version()]
+    with database.write() as session:
+        session.execute(text(changed.format("own")))
+    versions.append(database.version())
+    with closing(sqlite3.connect(tmp_path / "mistify.db")) as other, other:
+        other.execute(changed.format("other"))
+    versions.append(database.version())
+    with database.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM meta")) == 4
+    assert len(set(versions)) == 3
+    assert database.version() == versions[-1]
+
+
 def test_a_new_database_can_be_shrunk(database: Database) -> None:
     incremental = 2
     with database.read() as first, database.read() as second:
