@@ -14,7 +14,7 @@ from mistify.package.training import OutputEncoding
 from mistify.tflite.combining import read_network
 from mistify.tflite.observing import Observer, observed_network
 
-__all__ = ["folded_norms", "graph_observers", "observed_networks", "probabilities"]
+__all__ = ["folded_norms", "graph_observers", "observed_networks", "observed_signatures", "probabilities"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
@@ -34,6 +34,20 @@ def folded_norms(norms: Sequence[FoldedNorm], arrays: Arrays) -> FoldedNorms:
     )
 
 
+def observed_signatures(model: Any, branches: int) -> dict[str, Any]:
+    """Return the signature of the only graph, or of each branch, by its name.
+
+    Args:
+        model: Returned by `read_network`.
+        branches: The number of branches; 0 for a single network.
+    """
+    signatures = {signature.signatureKey.decode(): signature for signature in model.signatureDefs}
+    keys = [*map(branch_signature, range(branches))] if branches else [SIGNATURE]
+    fixed = {key: fixed_batch_signature(key) for key in keys}
+    names = [fixed[key] if fixed[key] in signatures else key for key in keys]
+    return {name: signatures[name] for name in names}
+
+
 def observed_networks(
     network: bytes, norms: Sequence[FoldedNorm], branches: int
 ) -> Iterator[tuple[list[int], bytes]]:
@@ -47,15 +61,12 @@ def observed_networks(
     Raises:
         ValueError: An operator of the network is bound to its file.
     """
-    graphs = {one.signatureKey.decode(): one.subgraphIndex for one in read_network(network).signatureDefs}
-    for key in map(branch_signature, range(branches)) if branches else (SIGNATURE,):
-        fixed = fixed_batch_signature(key)
-        signature = fixed if fixed in graphs else key
+    for signature, definition in observed_signatures(read_network(network), branches).items():
         places = {
             number: operator
             for number, norm in enumerate(norms)
             for graph, operator in norm.operators
-            if graph == graphs[signature]
+            if graph == definition.subgraphIndex
         }
         if places:
             yield [*places], observed_network(network, signature, [*places.values()])

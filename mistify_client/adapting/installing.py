@@ -6,14 +6,15 @@ from pathlib import Path
 
 from mistify.adaptation.observing import folded_norms
 from mistify.adaptation.statistics import Statistics
-from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.adaptation import ADAPTATION, AdaptationStore
 from mistify.package.manifest import MANIFEST, NETWORK
 from mistify.package.opened import Package
-from mistify.package.records import PackagedFile, corrupt_package
+from mistify.package.records import PackagedFile
 from mistify.package.training import Training
 from mistify.tflite.rescaling import rescaled
 from mistify.tflite.stored import stored_constants
+from mistify_client.adapting.fitting import unfitting
 from mistify_client.adapting.storage import adaptation_directory
 from mistify_client.files import staging
 from mistify_client.runtime.versions import check_current, copy_package, current, install, previous, roll_back
@@ -99,7 +100,7 @@ def install_adapted(package: Path, version: AdaptableVersion, statistics: Statis
     try:
         network = rescaled(base.read(NETWORK), places, *norms.changes(statistics))
     except (IndexError, ValueError) as error:
-        raise _unfitting(base, ADAPTATION, f"norms that do not fit ({error})", "folded norms") from error
+        raise unfitting(base, ADAPTATION, f"norms that do not fit ({error})", "folded norms") from error
     adapted = store.model_copy(update={"adapted_from": base.manifest.files[NETWORK].sha256})
     changed = {NETWORK: network, ADAPTATION: adapted.as_json()}
     with staging(adaptation_directory(package) / "installing") as new:
@@ -109,7 +110,7 @@ def install_adapted(package: Path, version: AdaptableVersion, statistics: Statis
         files = base.manifest.files | {name: PackagedFile.of(content) for name, content in changed.items()}
         described = {"files": files, "created": datetime.now(UTC), "training": _training_of(base, network)}
         base.manifest.model_copy(update=described).save(new)
-        directory = install(package, new, expected=version.directory, keep_previous=version.adapted)
+        directory = install(package, new, expected=version.directory, derived_from=base.directory)
     return AdaptableVersion(directory, base, adapted)
 
 
@@ -127,15 +128,7 @@ def _training_of(base: Package, network: bytes) -> Training | None:
     try:
         return training.moved(offsets)
     except KeyError as error:
-        raise _unfitting(base, MANIFEST, f"a weight at byte {error}", "weights at constants") from error
-
-
-def _unfitting(base: Package, name: str, actual: str, expected: str) -> MistifyError:
-    """Return the error of a file that describes what the network of a package does not have."""
-    problem = Problem(
-        str(base.directory / name), actual, f"{expected} of its {NETWORK}", "fetch the package again"
-    )
-    return corrupt_package(base.directory, [problem])
+        raise unfitting(base, MANIFEST, f"a weight at byte {error}", "weights at constants") from error
 
 
 def restore(package: Path, version: AdaptableVersion) -> AdaptableVersion:

@@ -11,6 +11,7 @@ from mistify.adaptation.observing import folded_norms, graph_observers, observed
 from mistify.adaptation.statistics import FoldedNorms, Statistics
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import NETWORK
+from mistify_client.adapting.fitting import check_fits
 from mistify_client.adapting.guard import Action, Shifts, chosen_action, has_collapsed, may_install
 from mistify_client.adapting.installing import AdaptableVersion, adaptable_version, install_adapted, restore
 from mistify_client.adapting.storage import AdaptationState, AdaptationStorage, now
@@ -131,6 +132,7 @@ class AdaptationLoop:
         base, store = version.base, version.store
         state = state_directory(self._package)
         _check(version, SubnetPool.load(state, base))
+        check_fits(base, store)
         norms = folded_norms(store.norms, store.read_statistics(base))
         networks = list(observed_networks(base.read(NETWORK), store.norms, len(base.manifest.branches)))
         before = self._storage.state()

@@ -10,7 +10,7 @@ Next to a package `P` is `P.state/`, shared by every process that uses the packa
     engines/            engines measured on this device, and files that several processes map
     origin.json         the token files of the servers from which blocks are downloaded
     current, previous   symlinks to versions; a missing link stands for P itself
-    versions/NAME/      complete packages
+    versions/NAME/      complete packages; `derived_from` in one is a symlink to its base
     runtimes/PID-N      the last inferences of each loaded model
 
 P is never changed. If P is replaced, versions installed on top of the old one are ignored.
@@ -36,7 +36,9 @@ from mistify.package.verification import verify
 from mistify_client.assembly.recorded_options import RecordedOptions
 from mistify_client.files import damage_reported
 from mistify_client.origin import ORIGIN
+from mistify_client.runtime.derived_versions import base_of, note_base, with_bases
 from mistify_client.runtime.interchangeable import check_interchangeable
+from mistify_client.runtime.links import link_target, set_link
 from mistify_client.runtime.options import PackageOptions
 from mistify_client.runtime.switchboard import Switchboard
 
@@ -125,7 +127,9 @@ def in_place_of_current(state: Path) -> Path | None:
 
 def previous(package: Path) -> Path:
     """Return the directory of the version that `roll_back` makes current."""
-    return _target(package, _PREVIOUS) or package
+    version = _target(package, _CURRENT)
+    base = None if version is None else base_of(version)
+    return base or _target(package, _PREVIOUS) or package
 
 
 def install(
@@ -133,9 +137,12 @@ def install(
     new: str | os.PathLike[str],
     *,
     expected: Path | None = None,
-    keep_previous: bool = False,
+    derived_from: Path | None = None,
 ) -> Path:
     """Make a copy of another package the current version; the old one becomes the previous version.
+
+    If the new one is derived from another version, that one becomes the previous version instead, and the one
+    before that stays behind it.
 
     Whatever fails, and whenever the process ends, a complete version is current: the old or the new one.
 
@@ -143,7 +150,8 @@ def install(
         package: The directory of the shipped package.
         new: The directory of a package with the same inputs and outputs, which is copied.
         expected: The version that has to be current, as for `check_current`; None for any.
-        keep_previous: Whether the previous version stays what it is, and the current one is lost.
+        derived_from: The version that the new one was adapted or tuned from, which is the current one, or
+            which the current one was derived from; None if it is another package.
 
     Returns:
         The directory of the new version.
@@ -165,9 +173,11 @@ def install(
                 check_current(package, expected)
             _remove_others(package)
             directory = _copied(new, state / _VERSIONS, f"{_base(package)}-")
-            if not keep_previous:
+            if derived_from is None:
                 _remember(package, state)
-            _link(state / _CURRENT, directory)
+            elif is_version(derived_from):
+                note_base(directory, derived_from)
+            _point(state / _CURRENT, directory)
             Switchboard.open(state).bump()
             _remove_others(package)
     return directory
@@ -176,7 +186,7 @@ def install(
 def _remember(package: Path, state: Path) -> None:
     """Make the current version the previous one."""
     if (before := _target(package, _CURRENT)) is not None:
-        _link(state / _PREVIOUS, before)
+        _point(state / _PREVIOUS, before)
     else:
         (state / _PREVIOUS).unlink(missing_ok=True)
 
@@ -275,7 +285,7 @@ def check_current(package: Path, expected: Path) -> None:
 
 
 def roll_back(package: str | os.PathLike[str], *, expected: Path | None = None) -> None:
-    """Make the previous version current again; a second call, the shipped package.
+    """Make the previous version current again; further calls, those before, down to the shipped package.
 
     Args:
         package: The directory of the shipped package.
@@ -292,10 +302,12 @@ def roll_back(package: str | os.PathLike[str], *, expected: Path | None = None) 
     with damage_reported(state), locked(state):
         if expected is not None:
             check_current(package, expected)
-        if _target(package, _CURRENT) is None:
+        version = _target(package, _CURRENT)
+        if version is None:
             raise _nothing_installed(package)
-        before = _target(package, _PREVIOUS)
-        if before is None:
+        if (base := base_of(version)) is not None:
+            _point(state / _CURRENT, base)
+        elif _target(package, _PREVIOUS) is None:
             (state / _CURRENT).unlink()
         else:
             (state / _PREVIOUS).replace(state / _CURRENT)
@@ -336,22 +348,12 @@ def _target_in(state: Path, link: str, package: Path, shipped: Package | None = 
         shipped: The shipped package, if it is already open.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
-        content = _link_content(state / link)
+        content = link_target(state / link)
         directory = state / _VERSIONS / Path(content).name
         base = _base(package) if shipped is None else shipped.digest[:_BASE_DIGITS]
         if directory.name.startswith(base) and directory.is_dir():
             return directory
     return None
-
-
-def _link_content(link: Path) -> str:
-    """Return the target of a link. Anything else in its place counts as missing; other errors are raised."""
-    try:
-        return os.readlink(link)
-    except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ELOOP):
-            raise FileNotFoundError(errno.ENOENT, "no link", str(link)) from error
-        raise
 
 
 def _base(package: Path) -> str:
@@ -380,19 +382,16 @@ def _copied(new: Path, versions: Path, prefix: str) -> Path:
 
 def _remove_others(package: Path) -> None:
     """Remove versions without a link: older ones and incomplete copies."""
-    kept = (_target(package, _CURRENT), _target(package, _PREVIOUS))
+    linked = (_target(package, _CURRENT), _target(package, _PREVIOUS))
+    kept = {version for target in linked if target is not None for version in with_bases(target)}
     for directory in (state_directory(package) / _VERSIONS).iterdir():
         if directory not in kept:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _link(link: Path, directory: Path) -> None:
-    """Make a link point to a version atomically."""
-    new = link.with_name(f"{link.name}.new")
-    new.unlink(missing_ok=True)
-    new.symlink_to(Path(_VERSIONS) / directory.name)
-    new.replace(link)
-    sync_path(link.parent)
+def _point(link: Path, version: Path) -> None:
+    """Make a link in a state directory point to a version."""
+    set_link(link, Path(_VERSIONS) / version.name)
 
 
 def _nothing_installed(package: Path) -> MistifyError:

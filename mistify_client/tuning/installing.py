@@ -57,7 +57,7 @@ def _install(package: Path, new: Path, tuned: Path) -> Path:
         check_base(package, tuned)
         running = current(package)
         try:
-            return install(package, new, expected=running, keep_previous=running != tuned)
+            return install(package, new, expected=running, derived_from=tuned)
         except MistifyError as error:
             if error.code is not ErrorCode.CONFLICT:
                 raise  # else it was adapted once more, which happens once a minute, or another one is current

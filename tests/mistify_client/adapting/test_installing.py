@@ -1,4 +1,4 @@
-"""Adapted versions of packages whose descriptions do not fit their networks."""
+"""Adapted versions of packages: the way back from them, and descriptions that do not fit their networks."""
 
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from mistify.package.records import PackagedFile
 from mistify.tflite.combining import read_network
 from mistify.tflite.linear import linear_operator
 from mistify_client.adapting.installing import adaptable_version, install_adapted
-from mistify_client.runtime.versions import current
+from mistify_client.monitor.installed import take_back
+from mistify_client.runtime.versions import current, install, previous, roll_back
 from tests.support.adaptable import make_package
 
 
@@ -56,3 +57,22 @@ def test_a_weight_at_no_constant_of_the_network_is_reported(tmp_path: Path) -> N
     manifest.model_copy(update={"training": training}).save(package)
     (problem,) = refusal(package).problems
     assert (problem.place, problem.value) == (str(package / MANIFEST), f"a weight at byte {offset}")
+
+
+def test_a_package_is_taken_back_to_the_one_before_although_it_was_adapted_meanwhile(tmp_path: Path) -> None:
+    package = make_package(tmp_path / "package")
+    for goal in ("first", "second"):
+        other = make_package(tmp_path / goal)
+        Manifest.load(other).model_copy(update={"goal": goal}).save(other)
+        install(package, other)
+    manifest = Manifest.load(current(package))
+    for factor in (2, 3):
+        version = adaptable_version(package)
+        shipped = version.store.read_statistics(version.base)
+        install_adapted(package, version, Statistics(shipped["mean"], factor * shipped["variance"]))
+    assert Manifest.load(previous(package)).goal == "second"
+    assert len([*current(package).parent.iterdir()]) == 3
+    take_back(package, manifest.job, "second")
+    assert Manifest.load(current(package)).goal == "first"
+    roll_back(package)
+    assert current(package) == package

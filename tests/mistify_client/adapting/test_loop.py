@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.package.adaptation import ADAPTATION, STATISTICS
+from mistify.package.adaptation import ADAPTATION, STATISTICS, AdaptationStore
 from mistify.package.manifest import NETWORK, Manifest
+from mistify.package.opened import Package
 from mistify.package.records import PackagedFile
+from mistify.package.training import OutputEncoding
 from mistify.package.verification import verify
 from mistify_client import load
 from mistify_client.adapting import guard, loop
@@ -254,3 +256,41 @@ def test_files_of_the_adapted_version_are_described(package):
     changed = {name for name in manifest.files if manifest.files[name] != shipped.files[name]}
     assert changed == {NETWORK, ADAPTATION}
     assert manifest.accuracy == shipped.accuracy
+
+
+def first_norm(**changes):
+    """Return a change of the first norm of a description."""
+
+    def changed(store):
+        first, *others = store.norms
+        return {"norms": (first.model_copy(update=changes), *others)}
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        (first_norm(operators=((0, 999),)), "at 999 in graph 0"),
+        (first_norm(operators=((99, 0),)), "at 0 in graph 99"),
+        (first_norm(operators=((0, 1),)), "no linear operator of"),
+        (first_norm(channels=7), "no linear operator of 7 channels"),
+        (lambda store: {"output": "letter"}, 'no output "letter"'),
+        (lambda store: {"classes": 3}, "for 3 classes"),
+        (lambda store: {"kind": OutputEncoding.LOGIT}, "for 10 classes"),
+    ],
+)
+def test_a_description_that_does_not_fit_the_network_is_reported_before_anything_runs(
+    package, changed, problem
+):
+    store = AdaptationStore.of(Package.open(package))
+    content = store.model_copy(update=changed(store)).as_json()
+    (package / ADAPTATION).write_bytes(content)
+    manifest = Manifest.load(package)
+    files = {**manifest.files, ADAPTATION: PackagedFile.of(content)}
+    manifest.model_copy(update={"files": files}).save(package)
+    with pytest.raises(MistifyError) as error:
+        Camera(package).shows(IMAGES[:32])
+    assert error.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert error.value.problems[0].place == str(package / ADAPTATION)
+    assert problem in error.value.problems[0].value

@@ -140,6 +140,31 @@ def test_rollback_goes_step_by_step_to_the_shipped_version(shipped, new, tmp_pat
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
+def test_rollback_goes_from_derived_versions_to_the_one_before_their_base(shipped, new, tmp_path):
+    install(shipped, new)
+    install(shipped, other_version(shipped, tmp_path / "third", "third"))
+    for name in ("tuned", "again", "thrice"):
+        install(shipped, other_version(shipped, tmp_path / name, name), derived_from=current(shipped))
+    assert job(previous(shipped)) == "again"
+    assert len(installed(shipped)) == 4
+    jobs = []
+    while current(shipped) != shipped:
+        jobs.append(job(current(shipped)))
+        roll_back(shipped)
+    assert jobs == ["thrice", "again", "third", "second"]
+
+
+def test_an_adapted_version_of_a_derived_one_is_replaced_by_the_next(shipped, new, tmp_path):
+    base = install(shipped, new)
+    for name in ("once", "twice"):
+        install(shipped, other_version(shipped, tmp_path / name, name), derived_from=base)
+    assert (job(current(shipped)), previous(shipped), len(installed(shipped))) == ("twice", base, 2)
+    install(shipped, other_version(shipped, tmp_path / "other", "other"))
+    for expected in ("twice", "second"):
+        roll_back(shipped)
+        assert job(current(shipped)) == expected
+
+
 @pytest.mark.parametrize("kind", [str, PurePath])
 def test_paths_may_be_strings_or_path_objects(shipped, new, kind):
     install(kind(shipped), kind(new))
