@@ -211,11 +211,14 @@ def list_jobs(*, store: StoreOption) -> None:
     """List the jobs of all tenants, newest first."""
     table = plain_table("job", "state", "goals", "submitted", "by")
     with reported_errors(), open_store(existing(store)) as opened:
-        for part in opened.jobs.page(_ALL, _ALL, selection=GoalSelection())[0]:
+        page = opened.jobs.page(_ALL, _ALL, selection=GoalSelection())
+        for part in page.jobs:
             job = part.job
             by = str(opened.jobs.submitter(job.id))
             table.add_row(job.id, job.state.value, str(part.goal_count), moment(job.created_unix_ms), by)
     Console().print(table)
+    for unreadable in page.unreadable:
+        typer.echo(unreadable.reason, err=True)
 
 
 @jobs.command("remove")

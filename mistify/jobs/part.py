@@ -1,6 +1,6 @@
 """A job with a selection of its goals, because a job may have thousands."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job
@@ -41,6 +41,32 @@ class JobPart:
     goal_count: int
     goals_met: int
     next_page_token: str = ""
+
+
+@dataclass(frozen=True)
+class UnreadableJob:
+    """A job in a list that only servers of a newer version can read.
+
+    Attributes:
+        reason: Why, and what to do.
+    """
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """A page of a list of jobs, newest first.
+
+    Attributes:
+        next_page_token: The id of its oldest job; empty on the last page.
+        unreadable: The jobs of the page that this server cannot read.
+    """
+
+    jobs: list[JobPart]
+    next_page_token: str = ""
+    unreadable: list[UnreadableJob] = field(default_factory=list)
 
 
 def part_of(job: Job, selection: GoalSelection | None) -> JobPart:

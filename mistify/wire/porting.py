@@ -7,7 +7,7 @@ from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, Job, JobEvent, JobPriority, JobState, ProgressUpdate
-from mistify.jobs.part import GoalSelection, JobPart
+from mistify.jobs.part import GoalSelection, JobPage, JobPart, UnreadableJob
 from mistify.jobs.plan import Plan
 from mistify.package.signature import KeyChain
 from mistify.parsing.quantities import QuantityKind, sized
@@ -42,6 +42,20 @@ def part_from_proto(message: pb.Job) -> JobPart:
     """Return the job in a message, with the goals that the message contains."""
     job = job_from_proto(message)
     return JobPart(job, message.goal_count, message.goals_met, message.next_page_token)
+
+
+def page_to_proto(page: JobPage) -> pb.ListJobsResponse:
+    """Return a page of jobs as a message."""
+    unreadable = [pb.UnreadableJob(id=job.id, reason=job.reason) for job in page.unreadable]
+    return pb.ListJobsResponse(
+        jobs=map(part_to_proto, page.jobs), next_page_token=page.next_page_token, unreadable=unreadable
+    )
+
+
+def page_from_proto(message: pb.ListJobsResponse) -> JobPage:
+    """Return the page of jobs in a message."""
+    unreadable = [UnreadableJob(job.id, job.reason) for job in message.unreadable]
+    return JobPage(list(map(part_from_proto, message.jobs)), message.next_page_token, unreadable)
 
 
 def keys_to_proto(keys: KeyChain) -> pb.SigningKeys:

@@ -1,6 +1,7 @@
 """The client of the porting service: plan and submit goals, add more, watch jobs, download packages."""
 
 import hashlib
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,8 @@ LIST_SECONDS = 30.0
 #: Page size for jobs without goals, and for goals; servers may send fewer.
 PAGE_SIZE = 1_000
 GOALS_PAGE_SIZE = 1_000
+
+logger = logging.getLogger(__name__)
 
 _FIRST_PAGE = pb.GoalSelection(page_size=GOALS_PAGE_SIZE)
 
@@ -147,6 +150,8 @@ class PortingClient(JobControl):
     def jobs(self, search: str = "", *, removed: bool = False) -> Iterator[JobPart]:
         """Yield jobs on the server without their goals, newest first; they are requested page by page.
 
+        Those that only a newer version of the server can read are left out, with a warning in the log.
+
         Args:
             search: Text in the id, the name, the submitter or a tag of each job, in any case, and `tag:TAG`
                 for whole tags; empty for all jobs.
@@ -156,8 +161,11 @@ class PortingClient(JobControl):
             page_size=PAGE_SIZE, goals=pb.GoalSelection(), search=search, removed=removed
         )
         while True:
-            page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
-            yield from map(porting.part_from_proto, page.jobs)
+            response = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
+            page = porting.page_from_proto(response)
+            yield from page.jobs
+            for job in page.unreadable:
+                logger.warning("%s", job.reason)
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token

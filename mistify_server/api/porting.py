@@ -75,11 +75,8 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsResponse:  # noqa: N802
         """Return a page of jobs."""
         search = search_of(request.search, removed=request.removed)
-        parts, token = await self._service.jobs(
-            request.page_size, request.page_token, _selection(request), search
-        )
-        jobs = await asyncio.to_thread(lambda: list(map(porting.part_to_proto, parts)))
-        return pb.ListJobsResponse(jobs=jobs, next_page_token=token)
+        page = await self._service.jobs(request.page_size, request.page_token, _selection(request), search)
+        return await asyncio.to_thread(porting.page_to_proto, page)
 
     async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.Job:  # noqa: N802
         """Cancel a job."""

@@ -11,7 +11,7 @@ from itertools import chain, starmap
 from mistify.config.reading import BatchReading
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState
-from mistify.jobs.part import GoalSelection, JobPart, part_of
+from mistify.jobs.part import GoalSelection, JobPage, JobPart, part_of
 from mistify.jobs.plan import Plan
 from mistify.times import utc_now
 from mistify_server.identity.callers import current_caller
@@ -265,8 +265,8 @@ class PortingService:
         page_token: str,
         selection: GoalSelection | None = None,
         search: JobSearch = ANY_JOB,
-    ) -> tuple[list[JobPart], str]:
-        """Return a page of jobs, newest first, and the token of the next page; empty on the last page.
+    ) -> JobPage:
+        """Return a page of jobs, newest first.
 
         Args:
             search: The jobs to return.
@@ -274,10 +274,9 @@ class PortingService:
         alone = selection is not None and selection.empty
         most = MOST_JOBS_ALONE_PER_PAGE if alone else MOST_JOBS_PER_PAGE
         size = min(page_size, most) if page_size > 0 else MOST_JOBS_PER_PAGE
-        page, more = await asyncio.to_thread(
+        return await asyncio.to_thread(
             self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None, selection, search
         )
-        return page, page[-1].job.id if more else ""
 
     async def change(
         self,

@@ -49,6 +49,9 @@ class RolloutService:
     Which device has which package is in the reports of the fleet, so that only the roll-outs themselves are
     stored. Thread-safe. `instruction` answers at once; everything else uses the store or goes through the
     fleet, and is for other threads than that of the event loop.
+
+    While only a newer version can read one of the roll-outs, all methods except `instruction` and `advance`
+    raise STORE_VERSION, and devices keep the packages that they have.
     """
 
     def __init__(
@@ -59,9 +62,25 @@ class RolloutService:
         self._now = now
         self._devices = RolloutDevices(fleet, now)
         self._changing = threading.Lock()
-        self._keep({rollout.id: rollout for rollout in store.all()})
+        self._unreadable: MistifyError | None = None
+        self._keep(self._stored())
         for rollout in self._under_way():
             self._devices.members(rollout)
+
+    def _stored(self) -> dict[str, Rollout]:
+        try:
+            return {rollout.id: rollout for rollout in self._store.all()}
+        except MistifyError as error:
+            if error.code is not ErrorCode.STORE_VERSION:
+                raise
+            _log.error("there are no roll-outs until the server is upgraded: %s", error)
+            self._unreadable = error
+            return {}
+
+    def _check_readable(self) -> None:
+        """Raise an error if only a newer version can read a roll-out; devices keep their packages."""
+        if self._unreadable is not None:
+            raise self._unreadable
 
     def start(self, new: NewRollout) -> RolloutProgress:
         """Start a roll-out.
@@ -71,6 +90,7 @@ class RolloutService:
                 package; CONFLICT, another roll-out of the same package is under way, or the job is removed;
                 UNAVAILABLE, the store cannot be written.
         """
+        self._check_readable()
         check_new_rollout(new)
         digest = self._digest(new.job_id, new.goal_id)
         with self._changing:
@@ -108,6 +128,7 @@ class RolloutService:
 
         The devices of those that are not under way may be those of a few seconds ago.
         """
+        self._check_readable()
         return self._devices.listed(islice(reversed(self._rollouts.values()), MOST_LISTED))
 
     def get(self, rollout_id: str) -> RolloutProgress:
@@ -206,6 +227,7 @@ class RolloutService:
         self._rollouts, self._in_force = rollouts, dict(in_force)
 
     def _rollout(self, rollout_id: str) -> Rollout:
+        self._check_readable()
         rollout = self._rollouts.get(rollout_id)
         if rollout is None:
             message = f'there is no roll-out "{rollout_id}"; see the list of roll-outs'

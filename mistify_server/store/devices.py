@@ -11,7 +11,8 @@ class DeviceStore(ABC):
     """Store of a tenant's devices, their measurements, and the profiles fitted to the measurements.
 
     As with `JobStore`, every method is a crash-safe transaction, takes milliseconds, and raises
-    `MistifyError` UNAVAILABLE if the disk is full, read-only or broken.
+    `MistifyError` UNAVAILABLE if the disk is full, read-only or broken, and STORE_VERSION if only a newer
+    version can read a device.
     """
 
     @abstractmethod
@@ -31,7 +32,7 @@ class DeviceStore(ABC):
 
     @abstractmethod
     def all(self) -> list[Device]:
-        """Return all devices, by name."""
+        """Return all devices, by name, without those that only a newer version can read."""
 
     @abstractmethod
     def profiles(self, name: str) -> list[MeasuredProfile]:

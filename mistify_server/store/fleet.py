@@ -12,7 +12,7 @@ class FleetStore(ABC):
 
     @abstractmethod
     def all(self) -> list[DeviceReport]:
-        """Return the last report of each device."""
+        """Return the last report of each device, without those that only a newer version can read."""
 
     @abstractmethod
     def put(self, reports: Iterable[DeviceReport]) -> None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from mistify.errors import MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState, PackageFile
-from mistify.jobs.part import GoalSelection, JobPart, no_goal
+from mistify.jobs.part import GoalSelection, JobPage, JobPart, no_goal
 from mistify_server.identity.callers import CallerId
 from mistify_server.store.changes import Addition, Change, JobChanged, Submission
 from mistify_server.store.edges import EdgeRecord
@@ -236,8 +236,8 @@ class JobStore(ABC):
         before: str | None = None,
         selection: GoalSelection | None = None,
         search: JobSearch = ANY_JOB,
-    ) -> tuple[list[JobPart], bool]:
-        """Return a page of jobs, newest first, and whether there are older ones; other jobs are not read.
+    ) -> JobPage:
+        """Return a page of jobs; other jobs are not read.
 
         Args:
             limit: Maximum number of jobs.

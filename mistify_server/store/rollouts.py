@@ -10,7 +10,12 @@ class RolloutStore(ABC):
 
     @abstractmethod
     def all(self) -> list[Rollout]:
-        """Return all roll-outs, in the order in which they were started."""
+        """Return all roll-outs, in the order in which they were started.
+
+        Raises:
+            MistifyError: STORE_VERSION, only a newer version can read one of them: without it, it is unknown
+                which package a device should run.
+        """
 
     @abstractmethod
     def put(self, rollout: Rollout) -> None:

@@ -97,8 +97,8 @@ class TuningStore(ABC):
         """Return up to `limit` members with expired leases."""
 
     @abstractmethod
-    def publish(self, member: Member, publication: Publication) -> Publication | None:
-        """Store a member's publication, and return the earlier one that it replaces, if any.
+    def publish(self, member: Member, publication: Publication) -> str | None:
+        """Store a member's publication; return the SHA-256 of the weights that it replaces, if any.
 
         Raises:
             MistifyError: NOT_FOUND, the device is not a member; CONFLICT, its latest version is not lower.
@@ -110,11 +110,14 @@ class TuningStore(ABC):
 
     @abstractmethod
     def publications(self, group: str) -> dict[str, Publication]:
-        """Return the latest publication of each member of a group, by member."""
+        """Return the latest publication of each member of a group, by member.
+
+        Those that only a newer version can read are left out.
+        """
 
     @abstractmethod
-    def leave(self, member: Member, expired_by: int | None = None) -> Publication | None:
-        """Remove a member, and return its publication, if any; no effect if it is not a member.
+    def leave(self, member: Member, expired_by: int | None = None) -> str | None:
+        """Remove a member, if it is one; return the SHA-256 of the weights that it has published, if any.
 
         Args:
             expired_by: A time in Unix milliseconds; a member whose lease ends later stays. None removes any.

@@ -157,7 +157,7 @@ class TuningService:
         """Record a publication in place of the member's earlier one, whose weights are removed."""
         before = await asyncio.to_thread(self._tuning.publish, member, publication)
         if before is not None:
-            await self._weights.collect(before.sha256)
+            await self._weights.collect(before)
         await neighbourhood.place(member.name, publication.hints)
 
     async def peers(self, key: MemberKey, count: int, held: Mapping[str, int]) -> AsyncIterator[Peer | bytes]:
@@ -229,9 +229,9 @@ class TuningService:
         await completed(self._forget_now(member, expired_ms))
 
     async def _forget_now(self, member: Member, expired_ms: int | None) -> None:
-        published = await asyncio.to_thread(self._tuning.leave, member, expired_ms)
-        if published is not None:
-            await self._weights.collect(published.sha256)
+        weights = await asyncio.to_thread(self._tuning.leave, member, expired_ms)
+        if weights is not None:
+            await self._weights.collect(weights)
             self._neighbourhoods.forget(member.group, member.name)
 
 

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, JobEvent, JobPriority, JobState, ProgressUpdate
-from mistify.jobs.part import GoalSelection, JobPart, part_of
+from mistify.jobs.part import GoalSelection, JobPage, JobPart, part_of
 from mistify.jobs.plan import Plan
 from mistify_server.jobs.event_reads import EventRead
 from mistify_server.jobs.removals import JobRemovals
@@ -89,13 +89,6 @@ class ChangedJob(BaseModel):
     priority: JobPriority | None = None
 
 
-class JobPage(BaseModel):
-    """A page of jobs without their goals, newest first."""
-
-    jobs: list[JobPart]
-    next_page_token: str
-
-
 class Removal(BaseModel):
     """The result of removing a job: bytes freed, and until when it can be undone, in ms since 1970."""
 
@@ -139,10 +132,7 @@ def job_routes(service: PortingService, removals: JobRemovals) -> APIRouter:
         removed: Removed = False,
     ) -> JobPage:
         """List jobs without their goals, newest first."""
-        parts, token = await service.jobs(
-            page_size, page_token, GoalSelection(), search_of(search, removed=removed)
-        )
-        return JobPage(jobs=parts, next_page_token=token)
+        return await service.jobs(page_size, page_token, GoalSelection(), search_of(search, removed=removed))
 
     @router.get("/jobs/{job_id}", responses=dict(responses(*_INVALID)))
     async def job(

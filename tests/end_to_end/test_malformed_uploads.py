@@ -53,7 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(address, process.stdout.readline().split()[-1], models, sent)
         assert process.poll() is None
     with open_store(store) as opened:
-        assert opened.jobs.page(100, 100, selection=GoalSelection())[0] == []
+        assert opened.jobs.page(100, 100, selection=GoalSelection()).jobs == []
         later = Uploads(
             store / UPLOADS, 1e9, opened.jobs.referenced_digests, now=lambda: time.time() + 2 * DAY
         )

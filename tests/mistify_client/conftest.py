@@ -99,6 +99,7 @@ class PortingFake(PortingServicer):
     corrupt_downloads: int = 0
     unanswered: int = 0
     page: int = 1_000
+    unreadable: list[pb.UnreadableJob] = field(default_factory=list)
     error: MistifyError | None = None
     status: CallerStatus = field(default_factory=lambda: CallerStatus("local", ("admin",), Quota(), Usage()))
     requests: list[object] = field(default_factory=list)
@@ -136,7 +137,8 @@ class PortingFake(PortingServicer):
         first = names.index(request.page_token) + 1 if request.page_token else 0
         parts = [JobPart(replace(self.job, id=name, goals=()), 2, 1) for name in names[first : first + 2]]
         jobs = map(porting.part_to_proto, parts)
-        return pb.ListJobsResponse(jobs=jobs, next_page_token="" if first else "job-2")
+        unreadable = [] if first else self.unreadable
+        return pb.ListJobsResponse(jobs=jobs, next_page_token="" if first else "job-2", unreadable=unreadable)
 
     def CancelJob(self, request, context):
         self._note(request, context)

@@ -20,7 +20,7 @@ _DIGITS_JOB_VERSION: Final = 18
 
 def jobs_in(store: Store, most: int = 99) -> list[Job]:
     """Return the jobs of a store with all their goals, newest first."""
-    return [part.job for part in store.jobs.page(most, 9_999)[0]]
+    return [part.job for part in store.jobs.page(most, 9_999).jobs]
 
 
 def restore(version: int, directory: Path) -> None:

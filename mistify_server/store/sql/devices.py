@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -13,11 +14,14 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import DeviceRow
+from mistify_server.store.sql.versions import of_this_version, readable
 
 _DEVICE = TypeAdapter(Device)
 _TABLE = TypeAdapter(DeviceTable)
 _PROFILES = TypeAdapter(list[MeasuredProfile])
 _REPORTS = TypeAdapter(dict[str, dict[str, float]])
+
+_of_this_version = partial(of_this_version, kind="device")
 
 
 class SqlDeviceStore(DeviceStore):
@@ -47,11 +51,12 @@ class SqlDeviceStore(DeviceStore):
             row = session.get(DeviceRow, (self._tenant, device))
             if row is None:
                 raise _unknown(device)
-            known = _PROFILES.validate_python(row.profiles)
+            with _of_this_version(device):
+                known = _PROFILES.validate_python(row.profiles)
+                reports = _REPORTS.validate_python(row.reports)
             if profile not in {old.name for old in known}:
                 message = f'the device {device} has no profile "{profile}"; profile it again'
                 raise MistifyError(ErrorCode.NOT_FOUND, message)
-            reports = _REPORTS.validate_python(row.reports)
             own = {**reports.get(profile, {}), package: deviation}
             row.reports = {**reports, profile: own}
             factor = shrunk_factor(own.values())
@@ -62,15 +67,16 @@ class SqlDeviceStore(DeviceStore):
     @override
     def all(self) -> list[Device]:
         with self._database.read() as session:
-            own = select(DeviceRow.device).filter_by(tenant=self._tenant).order_by(DeviceRow.name)
-            return [_DEVICE.validate_python(device) for device in session.scalars(own)]
+            own = select(DeviceRow).filter_by(tenant=self._tenant).order_by(DeviceRow.name)
+            return list(readable(session.scalars(own), _device))
 
     @override
     def profiles(self, name: str) -> list[MeasuredProfile]:
         with self._database.read() as session:
             own = select(DeviceRow.profiles).filter_by(tenant=self._tenant, name=name)
             profiles = session.scalar(own)
-            return [] if profiles is None else _PROFILES.validate_python(profiles)
+            with _of_this_version(name):
+                return [] if profiles is None else _PROFILES.validate_python(profiles)
 
     @override
     def table(self, name: str) -> DeviceTable:
@@ -78,7 +84,13 @@ class SqlDeviceStore(DeviceStore):
             row = session.get(DeviceRow, (self._tenant, name))
             if row is None:
                 raise _unknown(name)
-            return _TABLE.validate_python(row.readings)
+            with _of_this_version(name):
+                return _TABLE.validate_python(row.readings)
+
+
+def _device(row: DeviceRow) -> Device:
+    with _of_this_version(row.name):
+        return _DEVICE.validate_python(row.device)
 
 
 def _unknown(name: str) -> MistifyError:

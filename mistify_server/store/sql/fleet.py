@@ -12,6 +12,7 @@ from mistify.fleet import DeviceReport, DeviceStatus
 from mistify_server.store.fleet import FleetStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import FleetRow
+from mistify_server.store.sql.versions import of_this_version, readable
 
 _STATUS = TypeAdapter(DeviceStatus)
 
@@ -26,12 +27,7 @@ class SqlFleetStore(FleetStore):
     @override
     def all(self) -> list[DeviceReport]:
         with self._database.read() as session:
-            return [
-                DeviceReport(
-                    _STATUS.validate_python(row.status), datetime.fromtimestamp(row.seen_unix_ms / 1000, UTC)
-                )
-                for row in session.scalars(select(FleetRow).filter_by(tenant=self._tenant))
-            ]
+            return list(readable(session.scalars(select(FleetRow).filter_by(tenant=self._tenant)), _report))
 
     @override
     def put(self, reports: Iterable[DeviceReport]) -> None:
@@ -55,6 +51,12 @@ class SqlFleetStore(FleetStore):
         with self._database.write() as session:
             silent = FleetRow.tenant == self._tenant, FleetRow.seen_unix_ms < _unix_ms(before)
             session.execute(delete(FleetRow).where(*silent))
+
+
+def _report(row: FleetRow) -> DeviceReport:
+    with of_this_version(row.name, "report of the device"):
+        status = _STATUS.validate_python(row.status)
+    return DeviceReport(status, datetime.fromtimestamp(row.seen_unix_ms / 1000, UTC))
 
 
 def _unix_ms(moment: datetime) -> int:

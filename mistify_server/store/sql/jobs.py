@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -13,7 +12,7 @@ from typing_extensions import override
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.details import GoalDetails
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState, PackageFile
-from mistify.jobs.part import GoalSelection, JobPart
+from mistify.jobs.part import GoalSelection, JobPage, JobPart
 from mistify_server.identity.callers import DEFAULT_TENANT, CallerId
 from mistify_server.identity.quotas import check_unfinished
 from mistify_server.store.changes import Addition, Change, JobChanged
@@ -35,6 +34,7 @@ from mistify_server.store.sql.creating import create_jobs
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.details import details_of, insert_points
 from mistify_server.store.sql.leases import check_complete, check_lease, next_lease
+from mistify_server.store.sql.pages import page_with_goals, page_without_goals
 from mistify_server.store.sql.reading import (
     UNFINISHED,
     batch_states,
@@ -48,7 +48,6 @@ from mistify_server.store.sql.reading import (
     of_tenant,
     origin_of,
     part_of,
-    parts_without_goals,
     stored_packages,
     submitted,
     was_added,
@@ -215,25 +214,18 @@ class SqlJobStore(JobStore):
         before: str | None = None,
         selection: GoalSelection | None = None,
         search: JobSearch = ANY_JOB,
-    ) -> tuple[list[JobPart], bool]:
+    ) -> JobPage:
         with self._database.read() as session:
             newest_first = (
                 select(JobRow)
                 .where(of_tenant(self._tenant), *found_by(search))
                 .order_by(JobRow.number.desc())
-                .limit(limit + 1)
             )
             if before is not None:
                 newest_first = newest_first.where(JobRow.number < self._job(session, before).number)
             if selection is not None and selection.empty:
-                jobs = session.scalars(newest_first).all()
-                return parts_without_goals(session, jobs[:limit]), len(jobs) > limit
-            goals = select(func.count()).where(GoalRow.job_id == JobRow.id).scalar_subquery()
-            results = session.execute(newest_first.add_columns(goals)).all()
-            shown = [count if selection is None else min(count, selection.page_size) for _, count in results]
-            fitting = sum(total <= most_goals for total in accumulate(shown))
-            rows = [row for row, _ in results[: min(limit, max(fitting, 1))]]
-            return [part_of(session, row, selection) for row in rows], len(results) > len(rows)
+                return page_without_goals(session, newest_first, limit)
+            return page_with_goals(session, newest_first, limit, most_goals, selection)
 
     @override
     def change(self, job_id: str, change: JobChange) -> None:

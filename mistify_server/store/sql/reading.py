@@ -1,6 +1,6 @@
 """Jobs and goals from their rows."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -41,7 +41,7 @@ from mistify.package.signature import SIGNATURE_FILE
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobOrigin, StoredPackage
 from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState
-from mistify_server.store.sql.columns import JSON_COLUMN, is_one_of, json_member
+from mistify_server.store.sql.columns import JSON_COLUMN, json_member
 from mistify_server.store.sql.rows import adapt_result, digest, tenant_key
 from mistify_server.store.sql.schema import (
     AdditionRow,
@@ -127,19 +127,9 @@ def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> J
     return JobPart(job, count, met, str(end) if end < count else "")
 
 
-def parts_without_goals(session: Session, rows: Sequence[JobRow]) -> list[JobPart]:
-    """Return jobs without goals and sources from their rows."""
-    ids = [row.id for row in rows]
-    query = select(GoalRow.job_id, GoalRow.state, func.count()).where(is_one_of(GoalRow.job_id, ids))
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for job_id, state, count in session.execute(query.group_by(GoalRow.job_id, GoalRow.state)):
-        counts[job_id][state] = count
-    return [
-        JobPart(_job(row, (), ()), total, states[GoalState.MET.value], "0" if total else "")
-        for row in rows
-        for states in [counts[row.id]]
-        for total in [states.total()]
-    ]
+def goalless_job(row: JobRow) -> Job:
+    """Return a job without its goals and sources from its row."""
+    return _job(row, (), ())
 
 
 def _job(row: JobRow, goals: tuple[Goal, ...], sources: tuple[Source, ...]) -> Job:

@@ -10,6 +10,7 @@ from mistify_server.store.rollouts import RolloutStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.reading import job_row
 from mistify_server.store.sql.schema import RolloutRow
+from mistify_server.store.sql.versions import of_this_version
 
 _ROLLOUT = TypeAdapter(Rollout)
 
@@ -24,8 +25,8 @@ class SqlRolloutStore(RolloutStore):
     @override
     def all(self) -> list[Rollout]:
         with self._database.read() as session:
-            own = select(RolloutRow.rollout).filter_by(tenant=self._tenant).order_by(RolloutRow.number)
-            return [_ROLLOUT.validate_python(rollout) for rollout in session.scalars(own)]
+            own = select(RolloutRow).filter_by(tenant=self._tenant).order_by(RolloutRow.number)
+            return [_rollout(row) for row in session.scalars(own)]
 
     @override
     def put(self, rollout: Rollout) -> None:
@@ -42,3 +43,8 @@ class SqlRolloutStore(RolloutStore):
                 row = RolloutRow(tenant=self._tenant, id=rollout.id, job_id=rollout.job_id)
                 session.add(row)
             row.state, row.rollout = rollout.state.value, content
+
+
+def _rollout(row: RolloutRow) -> Rollout:
+    with of_this_version(row.id, "roll-out"):
+        return _ROLLOUT.validate_python(row.rollout)

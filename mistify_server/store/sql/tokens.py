@@ -138,10 +138,11 @@ def _limits(row: TokenRow | Row[Any]) -> Quota:
 
 
 def _token(row: TokenRow | Row[Any]) -> AccessToken:
+    scopes = row.scopes.split()  # among them some that only a newer version knows, which this one lacks
     return AccessToken(
         name=row.name,
         sha256=row.sha256,
-        scopes=frozenset(map(Scope, row.scopes.split())),
+        scopes=frozenset(scope for scope in Scope if scope in scopes),
         created_unix_ms=row.created_unix_ms,
         expires_unix_ms=row.expires_unix_ms,
         limits=_limits(row),

@@ -11,6 +11,7 @@ from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.reading import of_tenant
 from mistify_server.store.sql.schema import BatchRow, GroupRow, JobRow, MemberRow, PublicationRow
 from mistify_server.store.sql.store_id import store_id
+from mistify_server.store.sql.versions import of_this_version, readable
 from mistify_server.store.tuning import MOST_MEMBERS, Group, Member, TuningStore
 
 
@@ -89,7 +90,7 @@ class SqlTuningStore(TuningStore):
             return [Member(row.group, row.member) for row in session.scalars(query)]
 
     @override
-    def publish(self, member: Member, publication: Publication) -> Publication | None:
+    def publish(self, member: Member, publication: Publication) -> str | None:
         with self._database.write() as session:
             if session.get(MemberRow, member) is None:
                 raise MistifyError(
@@ -101,7 +102,7 @@ class SqlTuningStore(TuningStore):
                     ErrorCode.CONFLICT,
                     f"got version {publication.version}; expected a version above {row.version}, the latest",
                 )
-            before = None if row is None else _publication(row)
+            before = None if row is None else row.sha256
             session.merge(_row(member, publication))
             return before
 
@@ -115,15 +116,15 @@ class SqlTuningStore(TuningStore):
     def publications(self, group: str) -> dict[str, Publication]:
         with self._database.read() as session:
             rows = session.scalars(select(PublicationRow).filter_by(group=group))
-            return {row.member: _publication(row) for row in rows}
+            return dict(readable(rows, lambda row: (row.member, _publication(row))))
 
     @override
-    def leave(self, member: Member, expired_by: int | None = None) -> Publication | None:
+    def leave(self, member: Member, expired_by: int | None = None) -> str | None:
         with self._database.write() as session:
             lease, published = session.get(MemberRow, member), session.get(PublicationRow, member)
             if lease is None or (expired_by is not None and lease.expires_unix_ms > expired_by):
                 return None
-            left = None if published is None else _publication(published)
+            left = None if published is None else published.sha256
             for row in (PublicationRow, MemberRow):
                 session.execute(delete(row).filter_by(group=member.group, member=member.name))
             return left
@@ -183,12 +184,14 @@ def _row(member: Member, publication: Publication) -> PublicationRow:
 
 
 def _publication(row: PublicationRow) -> Publication:
+    with of_this_version(f"{row.member} of the group {row.group}", "publication of the member"):
+        hints = Hints.model_validate(row.hints)
     return Publication(
         package=PackageReference(row.job_id, row.goal_id, row.package_sha256),
         version=row.version,
         loss=row.loss,
         accuracy=row.accuracy,
-        hints=Hints.model_validate(row.hints),
+        hints=hints,
         size=row.size,
         sha256=row.sha256,
     )

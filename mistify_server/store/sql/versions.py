@@ -1,10 +1,12 @@
-"""Values of jobs that servers of other versions have written, for example during an upgrade.
+"""Values that servers of other versions have written, for example during an upgrade.
 
 A server leaves such a job to those of the newer version.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -12,10 +14,19 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import JobState
 from mistify_server.store.sql.schema import JobRow
 
+_Row = TypeVar("_Row")
+_Read = TypeVar("_Read")
+
+_log = logging.getLogger(__name__)
+
 
 @contextmanager
-def of_this_version(job_id: str) -> Iterator[None]:
-    """Translate the errors of values of a job that servers of other versions have written.
+def of_this_version(name: str, kind: str = "job") -> Iterator[None]:
+    """Translate the errors of values that servers of other versions have written.
+
+    Args:
+        name: Name of the job or of whatever else has the values.
+        kind: What it is.
 
     Raises:
         MistifyError: STORE_VERSION, this version does not know a value.
@@ -25,9 +36,24 @@ def of_this_version(job_id: str) -> Iterator[None]:
     except ValueError as error:  # among them those of enumerations
         raise MistifyError(
             ErrorCode.STORE_VERSION,
-            f"the job {job_id} was written by another version of Mistify, which this server cannot read "
+            f"the {kind} {name} was written by another version of Mistify, which this server cannot read "
             f"({_first_of(error)}); upgrade this server",
         ) from error
+
+
+def readable(rows: Iterable[_Row], read: Callable[[_Row], _Read]) -> Iterator[_Read]:
+    """Yield what can be read of some rows. The log names the others, which are left out.
+
+    Args:
+        read: Returns the content of a row, or raises the error of `of_this_version`.
+    """
+    for row in rows:
+        try:
+            yield read(row)
+        except MistifyError as error:
+            if error.code is not ErrorCode.STORE_VERSION:
+                raise
+            _log.warning("%s", error)
 
 
 def state_of(job: JobRow) -> JobState:

@@ -73,8 +73,8 @@ def page_routes(services: Services) -> APIRouter:
         request: Request, page_token: PageToken = "", search: Search = "", removed: Removed = False
     ) -> HTMLResponse:
         wanted = search_of(search, removed=removed)
-        parts, token = await porting.jobs(50, page_token, GoalSelection(), wanted)
-        return _page(request, "jobs.html", parts=parts, next_page_token=token, search=search, removed=removed)
+        page = await porting.jobs(50, page_token, GoalSelection(), wanted)
+        return _page(request, "jobs.html", page=page, search=search, removed=removed)
 
     @router.get("/jobs/{job_id}")
     async def job(request: Request, job_id: str, page_token: PageToken = "") -> HTMLResponse:
@@ -115,10 +115,10 @@ def page_routes(services: Services) -> APIRouter:
 
     @router.get("/compare")
     async def compare(request: Request, before: str = "", after: str = "") -> HTMLResponse:
-        parts, _ = await porting.jobs(50, "", GoalSelection())
+        listed = (await porting.jobs(50, "", GoalSelection())).jobs
         jobs = [(await porting.part(job_id)).job for job_id in (before, after) if before and after]
         # Render on a thread: this takes seconds for ten thousand goals.
-        return await asyncio.to_thread(_comparison_page, request, parts, (before, after), jobs)
+        return await asyncio.to_thread(_comparison_page, request, listed, (before, after), jobs)
 
     _add_other_pages(router, services)
     return router

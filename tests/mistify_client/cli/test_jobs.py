@@ -19,6 +19,14 @@ def test_jobs_lists_every_page(mistify, service):
     assert all(name in result.stdout for name in ("job-1", "job-2", "job-3", "done", "1/2", "2023-11-14"))
 
 
+def test_jobs_that_the_server_cannot_read_are_logged(mistify, service, caplog):
+    reason = "the job job-0 was written by another version; upgrade this server"
+    service.fake.unreadable = [pb.UnreadableJob(id="job-0", reason=reason)]
+    result = mistify("jobs", "--server", service.address)
+    assert (result.exit_code, "job-3" in result.stdout) == (0, True)
+    assert caplog.messages == [reason]
+
+
 def test_the_list_of_jobs_fits_80_columns(mistify, service, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = mistify("jobs", "--server", service.address).stdout.splitlines()

@@ -147,7 +147,7 @@ async def test_only_the_jobs_of_a_page_are_read_without_blocking_other_calls(
         read.append((row.id, threading.current_thread() is threading.main_thread()))
         return part_of(session, row, selection)
 
-    monkeypatch.setattr("mistify_server.store.sql.jobs.part_of", noted)
+    monkeypatch.setattr("mistify_server.store.sql.pages.part_of", noted)
     monkeypatch.setattr("mistify_server.jobs.service.MOST_GOALS_PER_PAGE", 2)
     page = await caller.page(10)
     assert [job.id for job in page.jobs] == [ids[2], ids[1]]

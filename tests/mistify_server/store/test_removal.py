@@ -1,6 +1,8 @@
 """Removing jobs from a store together with files that nothing else needs."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import h5py
@@ -70,6 +72,16 @@ def test_files_of_other_jobs_are_kept_and_all_others_removed(two_jobs: list[str]
 def test_jobs_are_listed_newest_first(two_jobs: list[str], site: Any) -> None:
     output = CliRunner().invoke(app, ["jobs", "list", "--store", str(site.store)]).output
     assert output.index(two_jobs[1]) < output.index(two_jobs[0])
+
+
+def test_a_job_of_a_newer_version_does_not_prevent_that_others_are_listed(
+    two_jobs: list[str], site: Any
+) -> None:
+    with closing(sqlite3.connect(site.store / "mistify.db")) as connection, connection:
+        connection.execute("UPDATE jobs SET state = 'held' WHERE id = ?", two_jobs[:1])
+    listed = CliRunner().invoke(app, ["jobs", "list", "--store", str(site.store)])
+    assert (two_jobs[1] in listed.stdout, two_jobs[0] in listed.stdout) == (True, False)
+    assert f"the job {two_jobs[0]} was written by another version of Mistify" in listed.stderr
 
 
 def test_named_models_are_kept(site: Any) -> None:

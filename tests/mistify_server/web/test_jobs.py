@@ -5,8 +5,10 @@ import hashlib
 import html
 import io
 import json
+import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -275,3 +277,21 @@ async def test_all_packages_of_a_job_are_sent_in_one_archive(
 def contents(archive: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(archive)) as packed:
         return {name: packed.read(name) for name in packed.namelist()}
+
+
+async def test_a_job_of_a_newer_version_is_listed_as_such_and_costs_no_other_one(
+    web: httpx.AsyncClient, site: Any, make_config: Config
+) -> None:
+    ids = [await submitted(web, make_config("half", FLOP="0.5x")) for _ in range(2)]
+    for job in ids:
+        await events(web, job)
+    with closing(sqlite3.connect(site.store / "mistify.db")) as connection, connection:
+        connection.execute("UPDATE jobs SET state = 'held' WHERE id = ?", ids[1:])
+    page = (await web.get("/v1/jobs")).json()
+    assert [part["job"]["id"] for part in page["jobs"]] == ids[:1]
+    ((_, unreadable_id), (_, reason)) = page["unreadable"][0].items()
+    assert unreadable_id == ids[1]
+    assert reason.endswith("('held' is not a valid JobState); upgrade this server")
+    assert (await web.get(f"/v1/jobs/{ids[1]}")).json()["detail"] == reason
+    assert reason in html.unescape((await web.get("/")).text)
+    assert (await web.get("/readyz")).status_code == 200

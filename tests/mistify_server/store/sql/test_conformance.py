@@ -59,7 +59,7 @@ def test_jobs_are_found_by_text_and_tags_in_any_case(
     create(store, plan, "r", name="removed")
     store.jobs.record("r", [JobChanged(JobState.DONE)], 0.0, {})
     store.jobs.hide("r", 1_790_000_000_000)
-    assert "".join(sorted(part.job.id for part in store.jobs.page(9, 9, search=search)[0])) == found
+    assert "".join(sorted(part.job.id for part in store.jobs.page(9, 9, search=search).jobs)) == found
 
 
 def test_removals_can_be_undone(store: Store, plan: BatchPlan) -> None:

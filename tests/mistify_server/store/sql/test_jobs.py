@@ -321,7 +321,7 @@ def test_jobs_are_listed_newest_first(store: Store) -> None:
         store.jobs.create(submission(name))
     store.jobs.record("b", [JobChanged(JobState.FAILED, "why")], 0.0, {})
     assert [job.id for job in jobs_in(store, 2)] == ["c", "b"]
-    assert [part.job.id for part in store.jobs.page(2, 9, before="b")[0]] == ["a"]
+    assert [part.job.id for part in store.jobs.page(2, 9, before="b").jobs] == ["a"]
     assert store.jobs.unfinished() == ["a", "c"]
     assert store.jobs.job("b").reason == "why"
 

@@ -53,16 +53,16 @@ def test_a_page_has_a_limited_number_of_jobs_and_goals(store: Store, plan: Batch
     for job_id, goals in (("a", 1), ("b", 4), ("c", 2), ("d", 1)):
         create(store, plan, job_id, goals)
 
-    def page(limit: int, most_goals: int, before: str | None = None) -> tuple[str, bool]:
-        jobs, more = store.jobs.page(limit, most_goals, before)
-        return "".join(part.job.id for part in jobs), more
+    def page(limit: int, most_goals: int, before: str | None = None) -> tuple[str, str]:
+        page = store.jobs.page(limit, most_goals, before)
+        return "".join(part.job.id for part in page.jobs), page.next_page_token
 
-    assert page(9, 8) == ("dcba", False)
-    assert page(9, 3) == ("dc", True)
-    assert page(9, 3, "c") == ("b", True)
-    assert page(9, 3, "b") == ("a", False)
-    assert page(9, 3, "a") == ("", False)
-    assert page(1, 9) == ("d", True)
+    assert page(9, 8) == ("dcba", "")
+    assert page(9, 3) == ("dc", "c")
+    assert page(9, 3, "c") == ("b", "b")
+    assert page(9, 3, "b") == ("a", "")
+    assert page(9, 3, "a") == ("", "")
+    assert page(1, 9) == ("d", "d")
 
 
 def event_ends(store: Store, job_id: str, after: int) -> list[tuple[str | None, object]]:
@@ -136,11 +136,11 @@ def test_an_invalid_page_token_is_refused(store: Store, plan: BatchPlan, token: 
 def test_a_page_can_contain_many_jobs_without_goals(store: Store, plan: BatchPlan) -> None:
     for job_id in "abc":
         create(store, plan, job_id, 5)
-    parts, more = store.jobs.page(9, 5, selection=GoalSelection())
-    assert [(part.job.id, part.goal_count, part.job.goals) for part in parts] == [
+    page = store.jobs.page(9, 5, selection=GoalSelection())
+    assert [(part.job.id, part.goal_count, part.job.goals) for part in page.jobs] == [
         (job_id, 5, ()) for job_id in "cba"
     ]
-    assert not more
+    assert not page.next_page_token
 
 
 def test_more_jobs_on_a_page_need_no_more_statements(store: Store, plan: BatchPlan) -> None:
@@ -153,11 +153,12 @@ def test_more_jobs_on_a_page_need_no_more_statements(store: Store, plan: BatchPl
         return statements_of(store, lambda: store.jobs.page(limit, 99, selection=GoalSelection()))
 
     assert len(listed(1)) == len(listed(20))
-    parts, more = store.jobs.page(19, 99, selection=GoalSelection())
-    assert more
+    page = store.jobs.page(19, 99, selection=GoalSelection())
+    parts = page.jobs
     assert [(part.job.id, part.goal_count) for part in parts] == [
         (f"j{number}", number % 3) for number in reversed(range(1, 20))
     ]
+    assert page.next_page_token == parts[-1].job.id
     assert (parts[0].goals_met, parts[0].job.seconds, parts[1].goals_met) == (1, 2.0, 0)
 
 

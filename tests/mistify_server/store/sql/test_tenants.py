@@ -92,7 +92,7 @@ def test_lists_and_counts_are_of_own_jobs(store: Store, red: Store, blue: Store,
     assert [job.id for job in jobs_in(blue)] == ["blue-1"]
     assert [job.id for job in jobs_in(store.of("default"))] == ["default-1"]
     assert [job.id for job in jobs_in(store)] == ["default-1", "blue-1", "red-1"]
-    assert [part.job.id for part in blue.jobs.page(9, 9, search=JobSearch("same"))[0]] == ["blue-1"]
+    assert [part.job.id for part in blue.jobs.page(9, 9, search=JobSearch("same")).jobs] == ["blue-1"]
     assert [own.jobs.unfinished_of("ci") for own in (red, blue)] == [0, 1]
     assert red.jobs.goal_states("blue-1").total() == 0
     assert store.jobs.submitter("blue-1") == CallerId("blue", "ci")

@@ -13,6 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DeviceReport
 from mistify.jobs.job import Goal, Job, JobState
 from mistify.jobs.package_spec import PackageSpec
+from mistify.jobs.part import JobPage
 from mistify_server.identity.callers import DEFAULT_TENANT, Scope
 from mistify_server.identity.tokens import AccessToken
 from mistify_server.store.changes import Submission
@@ -115,7 +116,7 @@ def test_a_store_of_the_first_portable_version_is_migrated(
         assert own.jobs.find("key", "[]") == JOB
         assert (own.tokens.all(), own.fleet.all(), own.devices.all()) == ([TOKEN], [REPORT], [BOARD])
         assert (others.tokens.all(), others.fleet.all(), others.devices.all()) == ([], [], [])
-        assert others.jobs.page(9, 9) == ([], False)
+        assert others.jobs.page(9, 9) == JobPage([])
     new = tmp_path / "new"
     if backend_of(old).remote:
         bound_to(request.getfixturevalue("cluster").new_database(), new)
