@@ -379,13 +379,6 @@ async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[st
 async def _collect_uploads(uploads: ByTenant[Uploads]) -> None:
     """Remove unused uploads every hour."""
     while True:
-        try:
-            freed = await asyncio.to_thread(collect_uploads, uploads)
-        except (OSError, MistifyError) as error:
-            _log.warning("unused uploads could not be removed: %s", error)
-        except Exception:  # the next attempt may succeed; otherwise, the disk would fill up
-            _log.exception("unused uploads could not be removed because of an internal error")
-        else:
-            if freed:
-                _log.info("removed %s of unused uploads", format_bytes(freed, 3))
+        if freed := await asyncio.to_thread(collect_uploads, uploads):
+            _log.info("removed %s of unused uploads", format_bytes(freed, 3))
         await asyncio.sleep(_COLLECTION_SECONDS)

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from mistify.machine import machine, runtime
 from mistify.plugins import installed
+from mistify_server.identity.callers import current_caller
 from mistify_server.store.file_digests import FileDigests
 from mistify_server.store.inspections import KeptInspections
 from mistify_server.tasks.code import code_digest, files_of
@@ -59,10 +60,13 @@ class KnownInspections:
         self._files = FileDigests()
         self._latest: OrderedDict[str, Inspection] = OrderedDict()
         self._using = Lock()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        #: By tenant and key of the task: a slow inspection delays nobody else, who could notice it.
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def result(self, task: InspectTask, inspect: Callable[[], Awaitable[Result]]) -> Result:
-        """Return the known or new result of an inspect task. Identical tasks wait for one in progress.
+        """Return the known or new result of an inspect task.
+
+        Identical tasks of a tenant wait for one in progress. Those of others are inspected as well.
 
         Args:
             inspect: Inspects the source.
@@ -73,7 +77,7 @@ class KnownInspections:
         key = await asyncio.to_thread(self._key, task)
         if key is None:
             return await inspect()
-        async with self._locks.setdefault(key, asyncio.Lock()):
+        async with self._locks.setdefault((current_caller().tenant, key), asyncio.Lock()):
             known = await asyncio.to_thread(self._known, key)
             if known is not None:
                 return known

@@ -4,12 +4,16 @@ They share no file: content that two tenants send is stored twice, so that nobod
 others have sent. They only share the limit on their total size.
 """
 
+import logging
 from pathlib import Path
 
+from mistify.errors import MistifyError
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.store.directory import Store
 from mistify_server.store.upload_directories import directory_of, tenants_with_uploads
 from mistify_server.store.uploads import Uploads
+
+_log = logging.getLogger(__name__)
 
 
 def open_uploads(store: Store, directory: Path, most_bytes: float) -> ByTenant[Uploads]:
@@ -44,8 +48,16 @@ def kept_bytes(uploads: ByTenant[Uploads]) -> int:
 def collect_uploads(uploads: ByTenant[Uploads]) -> int:
     """Remove the unused uploads of all tenants; return the number of bytes freed.
 
-    Raises:
-        MistifyError: The store cannot be read to find the files that jobs refer to.
-        OSError: A file cannot be removed.
+    The log says which could not be removed, which affects no other tenant.
     """
-    return sum(each.collect() for each in uploads.all())
+    return sum(map(_collected, uploads.all()))
+
+
+def _collected(uploads: Uploads) -> int:
+    try:
+        return uploads.collect()
+    except (OSError, MistifyError) as error:
+        _log.warning("unused uploads could not be removed: %s", error)
+    except Exception:  # the next attempt may succeed; otherwise, the disk would fill up
+        _log.exception("unused uploads could not be removed because of an internal error")
+    return 0

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from mistify.errors import Problem
 from mistify.plugins import installed as installed_packages
+from mistify_server.identity.callers import LOCAL, Caller
 from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.known_inspections import _code_of_plug_ins as code_of_plug_ins
 from mistify_server.store.file_digests import FileDigests
@@ -21,6 +22,7 @@ from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
 from tests.mistify_server.recipes import by_recipe
+from tests.support.callers import called_by
 from tests.support.paths import REPOSITORY
 from tests.support.plug_ins import LAYERS, installed
 
@@ -43,8 +45,9 @@ class Inspector:
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> KnownInspections:
-    return KnownInspections(KeptInspections(tmp_path / "inspections"))
+def known(tmp_path: Path) -> Iterator[KnownInspections]:
+    with called_by(LOCAL):
+        yield KnownInspections(KeptInspections(tmp_path / "inspections"))
 
 
 @pytest.fixture
@@ -74,6 +77,42 @@ async def test_identical_content_is_inspected_once(
     again = KnownInspections(KeptInspections(tmp_path / "inspections"))
     assert [*results, await again.result(task, inspect)] == 6 * [INSPECTION]
     assert inspect.count == 1
+
+
+async def test_an_inspection_of_another_tenant_in_progress_delays_nobody(
+    known: KnownInspections, task: InspectTask
+) -> None:
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def held() -> Result:
+        begun.set()
+        await end.wait()
+        return INSPECTION
+
+    first = asyncio.create_task(known.result(task, held))
+    await begun.wait()
+    with called_by(Caller("ci", frozenset(), tenant="other")):
+        async with asyncio.timeout(10):
+            assert await known.result(task, Inspector()) == INSPECTION
+    assert not first.done()
+    end.set()
+    assert await first == INSPECTION
+
+
+async def test_a_cancelled_inspection_is_made_by_the_next_that_waits_for_it(
+    known: KnownInspections, task: InspectTask
+) -> None:
+    begun, inspect = asyncio.Event(), Inspector()
+
+    async def endless() -> Result:
+        begun.set()
+        return await asyncio.Future()
+
+    first = asyncio.create_task(known.result(task, endless))
+    await begun.wait()
+    second = asyncio.create_task(known.result(task, inspect))
+    first.cancel()
+    assert (await second, inspect.count) == (INSPECTION, 1)
 
 
 async def test_identical_content_elsewhere_is_not_inspected_again(

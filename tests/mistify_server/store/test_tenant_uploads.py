@@ -88,3 +88,19 @@ def test_uploads_of_all_tenants_are_collected_checked_and_copied(
             os.utime(path, (1e9, path.stat().st_mtime))
     assert collect_uploads(uploads) > 0
     assert kept_bytes(uploads) == 0
+
+
+@pytest.mark.parametrize("error", [OSError("the file is immutable"), ZeroDivisionError()])
+def test_uploads_of_other_tenants_are_collected_although_those_of_one_cannot_be(
+    uploads: ByTenant[Uploads],
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def failing() -> int:
+        raise error
+
+    monkeypatch.setattr(uploads.of("default"), "collect", failing)
+    monkeypatch.setattr(uploads.of("red"), "collect", lambda: 7)
+    assert collect_uploads(uploads) == 7
+    assert "unused uploads could not be removed" in caplog.text
