@@ -22,3 +22,11 @@ def most_connections() -> int:
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _WANTED // 3 if soft == resource.RLIM_INFINITY else soft // 3
+
+
+def most_downloads() -> int:
+    """Return the maximum number of files that a caller may download at the same time.
+
+    This is a quarter of the descriptors that are reserved for workers, files and the database.
+    """
+    return most_connections() // 4

@@ -115,6 +115,12 @@ def current_caller() -> Caller:
         raise LookupError("the caller is unknown: call set_caller before anything is done for one") from None
 
 
+def known_caller() -> CallerId | None:
+    """Return the id of `current_caller`; None for work of the server itself."""
+    caller = _CALLER.get(None)
+    return None if caller is None else caller.id
+
+
 def set_caller(caller: Caller) -> Token[Caller]:
     """Set the caller of the call that this task handles, until it ends or the token is reset."""
     return _CALLER.set(caller)

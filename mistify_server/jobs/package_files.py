@@ -8,12 +8,17 @@ from typing import Final
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
 from mistify.package.signature import KeyChain
+from mistify_server.file_descriptors import most_downloads
 from mistify_server.identity.callers import current_caller
+from mistify_server.identity.in_progress import InProgress
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.directory import Store
 
 #: Size of the pieces in which files are sent, in bytes.
 CHUNK: Final = 256 * 1024
+
+#: Maximum number of archives of a caller at the same time: each is a file as large as its packages.
+MOST_ARCHIVES: Final = 2
 
 
 class PackageFiles:
@@ -21,12 +26,19 @@ class PackageFiles:
 
     Methods with a job and a goal raise `MistifyError` NOT_FOUND for unknown ones, and those of other tenants;
     STORE_VERSION for a goal that only a newer version of Mistify can read.
+
+    Attributes:
+        downloads: The files that callers download.
+        archives: The archives that are made for callers, until they are sent.
     """
 
     def __init__(self, store: Store) -> None:
         self._of_tenant = store.of
         self._artifacts = store.artifacts
         self._signing_keys = store.signing_keys
+        retry = "try again once one has ended"
+        self.downloads = InProgress(most_downloads(), "downloads", retry)
+        self.archives = InProgress(MOST_ARCHIVES, "archives", f"{retry}, or download single files")
 
     def signing_keys(self) -> KeyChain:
         """Return the public keys that sign packages.
@@ -42,7 +54,8 @@ class PackageFiles:
         Raises:
             MistifyError: INVALID_CONFIG, the offset is not within the file; NOT_FOUND, the goal has no such
                 file; CORRUPT_PACKAGE, the file is damaged; UNAVAILABLE, the store cannot be read;
-                STORE_REFUSED, its bucket refuses the key.
+                STORE_REFUSED, its bucket refuses the key; QUOTA_EXCEEDED, the caller downloads too many files
+                at the same time.
         """
         file, path = await asyncio.to_thread(self.file, job_id, goal_id, file_name)
         if not 0 <= offset <= file.size:
@@ -51,7 +64,7 @@ class PackageFiles:
                 f"got the offset {offset:,}; expected 0 to {file.size:,}, the size of {file_name}; "
                 "start again from 0",
             )
-        with path.open("rb") as stream:
+        with self.downloads.one_more(), path.open("rb") as stream:
             stream.seek(offset)
             while chunk := stream.read(CHUNK):
                 yield chunk

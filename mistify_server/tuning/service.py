@@ -11,7 +11,9 @@ from typing import IO, Final, Never
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.weights import Tunable, most_bytes, read_weights
 from mistify.peers.membership import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
+from mistify_server.file_descriptors import most_downloads
 from mistify_server.identity.callers import current_caller
+from mistify_server.identity.in_progress import InProgress
 from mistify_server.jobs.package_files import CHUNK
 from mistify_server.jobs.store_writer import completed
 from mistify_server.store.directory import Store
@@ -62,6 +64,7 @@ class TuningService:
         self._neighbourhoods = Neighbourhoods(store.tuning, storage)
         self._now = now
         self._swept_at = now()
+        self._downloads = InProgress(most_downloads(), "downloads of weights", "try again later")
 
     def groups(self) -> list[Group]:
         """Return the groups that devices of the caller's tenant can join."""
@@ -181,7 +184,7 @@ class TuningService:
                 neighbourhood.forget(neighbour.member)
                 continue
             publication, file = opened
-            with file:
+            with file, self._downloads.one_more():
                 yield _peer(neighbour.member, publication, neighbour.distance)
                 file.seek(max(0, held.get(publication.sha256, 0)))
                 while chunk := file.read(CHUNK):

@@ -23,19 +23,24 @@ from mistify.ed25519 import PublicKey
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
 from mistify.package.signature import KeyRotation
+from mistify_server.identity.in_progress import InProgress
 from mistify_server.jobs.package_files import PackageFiles, damaged
 from mistify_server.jobs.service import PortingService
+from mistify_server.jobs.store_writer import completed
 from mistify_server.web.problems import responses
 
 _CHUNK: Final = 1 << 20
 
-#: Errors of requests for archives.
-_OF_ARCHIVES: Final = (
+#: Errors of requests for files.
+_OF_FILES: Final = (
     ErrorCode.NOT_FOUND,
     ErrorCode.INVALID_CONFIG,
     ErrorCode.CORRUPT_PACKAGE,
-    ErrorCode.UNAVAILABLE,
+    ErrorCode.QUOTA_EXCEEDED,
 )
+
+#: Errors of requests for archives.
+_OF_ARCHIVES: Final = (*_OF_FILES, ErrorCode.UNAVAILABLE)
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +61,9 @@ class _PackageFileResponse(FileResponse):
 
     chunk_size = _CHUNK
 
-    def __init__(self, path: Path, status: os.stat_result, goal_id: str, file: PackageFile) -> None:
+    def __init__(
+        self, path: Path, status: os.stat_result, goal_id: str, file: PackageFile, downloads: InProgress
+    ) -> None:
         encoded = base64.b64encode(bytes.fromhex(file.sha256)).decode()
         super().__init__(
             path,
@@ -67,10 +74,12 @@ class _PackageFileResponse(FileResponse):
         )
         self._sha256 = file.sha256
         self._damage = damaged(goal_id, file)
+        self._downloads = downloads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_body = scope["method"] == "GET"
-        await super().__call__(scope, receive, self._checked(send) if has_body else send)
+        with self._downloads.one_more():
+            await super().__call__(scope, receive, self._checked(send) if has_body else send)
 
     def _checked(self, send: Send) -> Send:
         """Return a function that sends a whole file, without its last piece if it has another content."""
@@ -98,20 +107,40 @@ class _PackageFileResponse(FileResponse):
 
 
 class _ArchiveResponse(StreamingResponse):
-    """A response with a complete archive, which is closed even if sending fails."""
+    """A response with a complete archive, which is closed even if sending fails.
 
-    def __init__(self, archive: IO[bytes], name: str) -> None:
+    Args:
+        archive: An open file, at any position.
+        opened: Closed once it is sent: the file, and the count of archives in progress.
+    """
+
+    def __init__(self, archive: IO[bytes], name: str, opened: ExitStack) -> None:
         size = archive.seek(0, os.SEEK_END)
         archive.seek(0)
         headers = {"content-length": str(size), "content-disposition": f'attachment; filename="{name}"'}
         super().__init__(
             iter(partial(archive.read, _CHUNK), b""), media_type="application/zip", headers=headers
         )
-        self._archive = archive
+        self._opened = opened
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._archive:
+        with self._opened:
             await super().__call__(scope, receive, send)
+
+
+async def _archive_response(
+    stored: PackageFiles, job_id: str, goal_ids: Sequence[str], name: str
+) -> _ArchiveResponse:
+    """Return an archive of the packages of goals, which counts as one in progress until it is sent.
+
+    Raises:
+        MistifyError: QUOTA_EXCEEDED, the caller has too many in progress; or as `_archive`.
+    """
+    with ExitStack() as opened:
+        opened.enter_context(stored.archives.one_more())
+        archive = await completed(asyncio.to_thread(_archive, stored, job_id, goal_ids))
+        opened.enter_context(archive)
+        return _ArchiveResponse(archive, name, opened.pop_all())
 
 
 def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
@@ -122,7 +151,7 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
         "/jobs/{job_id}/goals/{goal_id}/files/{name}",
         response_class=FileResponse,
         responses={
-            **responses(ErrorCode.NOT_FOUND, ErrorCode.INVALID_CONFIG, ErrorCode.CORRUPT_PACKAGE),
+            **responses(*_OF_FILES),
             200: {"content": {"application/octet-stream": {}}},
         },
     )
@@ -132,7 +161,7 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
         status = await asyncio.to_thread(_status, path)
         if status is None or status.st_size != packaged.size:
             raise damaged(goal_id, packaged)
-        return _PackageFileResponse(path, status, goal_id, packaged)
+        return _PackageFileResponse(path, status, goal_id, packaged, stored.downloads)
 
     @router.get(
         "/jobs/{job_id}/goals/{goal_id}/package.zip",
@@ -144,8 +173,7 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
     )
     async def package(job_id: str, goal_id: str) -> StreamingResponse:
         """Send a goal's package as a zip archive."""
-        archive = await asyncio.to_thread(_archive, stored, job_id, [goal_id])
-        return _ArchiveResponse(archive, f"{goal_id}.zip")
+        return await _archive_response(stored, job_id, [goal_id], f"{goal_id}.zip")
 
     @router.get(
         "/jobs/{job_id}/packages.zip",
@@ -161,8 +189,7 @@ def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:
         made = [goal.id for goal in goals if goal.files]
         if not made:
             raise MistifyError(ErrorCode.NOT_FOUND, f"the job {job_id} has no package (yet)")
-        archive = await asyncio.to_thread(_archive, stored, job_id, made)
-        return _ArchiveResponse(archive, f"{job_id}.zip")
+        return await _archive_response(stored, job_id, made, f"{job_id}.zip")
 
     @router.get("/signing-keys", responses=dict(responses(ErrorCode.UNAVAILABLE)))
     async def signing_keys() -> SigningKeysModel:

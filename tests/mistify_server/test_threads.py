@@ -2,9 +2,13 @@
 
 import asyncio
 import os
-from threading import Event
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Semaphore
 
-from mistify_server.threads import THREADS, use_enough_threads
+from mistify_server.identity.callers import Caller
+from mistify_server.threads import THREADS, FairThreads, use_enough_threads
+from tests.support.callers import called_by
 
 
 def test_a_call_does_not_wait_for_as_many_others_as_asyncio_has_threads() -> None:
@@ -19,3 +23,66 @@ def test_a_call_does_not_wait_for_as_many_others_as_asyncio_has_threads() -> Non
         return all(await asyncio.gather(*reading))
 
     assert asyncio.run(call())
+
+
+@contextmanager
+def gated() -> Iterator[tuple[Callable[[], None], Semaphore]]:
+    """Yield work that waits until the end of the block, and a semaphore that counts what has begun."""
+    begun, gate = Semaphore(0), Event()
+
+    def work() -> None:
+        begun.release()
+        assert gate.wait(60)
+
+    try:
+        yield work, begun
+    finally:
+        gate.set()
+
+
+def caller(name: str) -> Caller:
+    return Caller(name, frozenset(), "default")
+
+
+def test_no_number_of_calls_of_some_callers_keeps_the_threads_from_others() -> None:
+    with FairThreads(8) as threads:
+        with gated() as (work, begun):
+            results = []
+            for name, running in (("a", 4), ("b", 2), ("c", 1)):
+                with called_by(caller(name)):
+                    results += [threads.submit(work) for _ in range(20)]
+                assert all(begun.acquire(timeout=10) for _ in range(running))
+                assert not begun.acquire(blocking=False)
+            with called_by(caller("d")):
+                assert threads.submit(lambda: "answered").result(10) == "answered"
+            assert threads.submit(lambda: "the server's own").result(10) == "the server's own"
+        assert [result.result(10) for result in results] == [None] * 60
+
+
+def test_work_that_waits_keeps_its_order_and_may_be_cancelled() -> None:
+    done: list[int] = []
+    with FairThreads(2) as threads:
+        with gated() as (work, begun), called_by(caller("a")):
+            first = threads.submit(work)
+            assert begun.acquire(timeout=10)
+            others = [threads.submit(done.append, number) for number in range(5)]
+            assert others[2].cancel()
+        assert first.result(10) is None
+        assert [other.result(10) for other in others if not other.cancelled()] == [None] * 4
+    assert done == [0, 1, 3, 4]
+
+
+def test_errors_reach_the_call() -> None:
+    with FairThreads(2) as threads, called_by(caller("a")):
+        error = threads.submit(int, "x").exception(10)
+    assert isinstance(error, ValueError)
+
+
+def test_what_waits_at_the_end_is_still_done() -> None:
+    threads = FairThreads(2)
+    with gated() as (work, begun), called_by(caller("a")):
+        threads.submit(work)
+        assert begun.acquire(timeout=10)
+        last = threads.submit(lambda: "done")
+        threads.shutdown(wait=False)
+    assert last.result(10) == "done"

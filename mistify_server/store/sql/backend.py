@@ -178,7 +178,11 @@ class Backend(ABC):
 
     @abstractmethod
     def shrink(self, engine: Engine) -> int:
-        """Release the disk space of removed rows, and return the number of bytes freed."""
+        """Release a part of the disk space of removed rows within milliseconds.
+
+        Returns:
+            The number of bytes freed; 0 if there is nothing left to release.
+        """
 
     @abstractmethod
     def faults(self, session: Session) -> list[str]:

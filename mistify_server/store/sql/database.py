@@ -1,9 +1,11 @@
 """The database of a store and its transactions."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Final
 from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, PoolProxiedConnection
@@ -13,6 +15,9 @@ from sqlalchemy.orm import Session
 from mistify_server.store.sql.backend import Backend
 from mistify_server.store.sql.migrations.migrate import VERSION_KEY, has_metadata, version_rows
 from mistify_server.store.sql.schema import MetaRow, Table
+
+#: Pause between two parts of the disk space that is released: other writers that wait begin.
+_PAUSE_SECONDS: Final = 0.001
 
 
 class Database:
@@ -127,9 +132,15 @@ class Database:
             return self._backend.size(session)
 
     def shrink(self) -> int:
-        """Release the disk space of removed rows, and return the number of bytes freed."""
-        with self._writing, self._backend.translated():
-            return self._backend.shrink(self._engine)
+        """Release the disk space of removed rows, part by part; return the number of bytes freed."""
+        freed = 0
+        while True:
+            with self._writing, self._backend.translated():
+                part = self._backend.shrink(self._engine)
+            if not part:
+                return freed
+            freed += part
+            time.sleep(_PAUSE_SECONDS)
 
     def faults(self) -> list[str]:
         """Return what is wrong with the content of the database."""

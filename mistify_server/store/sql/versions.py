@@ -26,7 +26,7 @@ def of_this_version(name: str, kind: str = "job") -> Iterator[None]:
 
     Args:
         name: Name of the job or of whatever else has the values.
-        kind: What it is.
+        kind: Its kind, such as `device`.
 
     Raises:
         MistifyError: STORE_VERSION, this version does not know a value.

@@ -1,6 +1,7 @@
 """Two servers on one database: one of them is killed, stopped past its lease, or hands its jobs over."""
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -9,13 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobEvent, JobState
+from mistify.v1 import porting_pb2 as pb
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.directory import open_store
 from mistify_server.store.leases import FIRST_FENCE
+from tests.mistify_server.conftest import COSTS
 from tests.support.postgresql import Cluster
 
 Config = Callable[..., dict[str, object]]
@@ -218,3 +222,57 @@ async def test_a_job_that_another_server_pauses_starts_no_steps(
             assert {task["job_id"] for task in site.tasks("package")}.isdisjoint({job.id})
             other.jobs.set_paused(job.id, paused=False)
         assert (await caller.finished(job.id)).state is JobState.DONE
+
+
+async def test_calls_to_a_server_that_is_stopped_succeed_at_another(
+    site: Any, call_at: Any, make_config: Config, wait_until: Any, cluster: Cluster
+) -> None:
+    """Servers can be upgraded one after the other: no call fails otherwise, and nothing is done twice."""
+    refused = asyncio.Event()
+    keys: list[str] = []
+
+    async def at_either(call: Callable[[Any], Any]) -> Any:
+        """Make a call at the main server, and again at the other one if the first says so."""
+        try:
+            return await call(main.caller.stub)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise
+            refused.set()
+            return await call(joined.caller.stub)
+
+    def submission(key: str, *goals: dict[str, object]) -> Callable[[Any], Any]:
+        request = pb.SubmitBatchRequest(config_json=json.dumps(goals), idempotency_key=key)
+        return lambda stub: stub.SubmitBatch(request, timeout=60)
+
+    async def keep_calling(number: int) -> None:
+        while not refused.is_set():
+            key = f"{number}-{len(keys)}"
+            keys.append(key)
+            job = await at_either(submission(key, make_config("a", FLOP="0.5x")))
+            one = pb.GetJobRequest(job_id=job.id)
+            assert await at_either(lambda stub, one=one: stub.GetJob(one, timeout=60))
+            listed = await at_either(lambda stub: stub.ListJobs(pb.ListJobsRequest(page_size=9), timeout=60))
+            assert listed.jobs
+
+    async with two_servers(site, call_at, cluster) as (main, joined):
+        await main.caller.submit([make_config("a", FLOP="0.5x")])
+        (site.control / "hold-inspect").touch()
+        site.write("other.json", {"costs": COSTS, "floor": {"flops": 100.0, "params": 20.0}})
+        inspected = [make_config("b", FLOP="0.5x", model="other.json")]
+        plan = pb.PlanRequest(config_json=json.dumps(inspected))
+        waiting = [
+            asyncio.create_task(at_either(submission("inspected", *inspected))),
+            asyncio.create_task(at_either(lambda stub: stub.Plan(plan, timeout=60))),
+        ]
+        await wait_until(lambda: len(site.tasks("inspect")) > 1)
+        calling = [asyncio.create_task(keep_calling(number)) for number in range(3)]
+        await wait_until(lambda: len(keys) > 3)
+        main.process.terminate()
+        assert await main.process.wait() == 0
+        (site.control / "hold-inspect").unlink()
+        await asyncio.gather(*waiting, *calling)
+        jobs = (await joined.caller.page(100)).jobs
+        assert len(jobs) == len(keys) + 2
+        for job in jobs:
+            assert (await joined.caller.finished(job.id)).state is JobState.DONE

@@ -1,5 +1,6 @@
 """Archives of packages leave no files on the server, whatever is requested and whatever fails."""
 
+import asyncio
 import hashlib
 import io
 import os
@@ -8,14 +9,22 @@ import zipfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Event, Semaphore
 from typing import Any
 
 import httpx
 import pytest
 
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
-from mistify_server.jobs.package_files import PackageFiles
+from mistify_server.identity.callers import ADMINISTRATOR, LOCAL
+from mistify_server.jobs.package_files import MOST_ARCHIVES, PackageFiles
+from mistify_server.store.directory import open_store
+from tests.mistify_server.web.conftest import Serve
+from tests.support.callers import called_by
 from tests.support.disks import files_limited_to
+
+TOKEN = "0123456789abcdef" * 4
 
 Config = Callable[..., dict[str, object]]
 WaitUntil = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -24,6 +33,10 @@ WaitUntil = Callable[[Callable[[], bool]], Awaitable[None]]
 @pytest.fixture
 async def archive(web: httpx.AsyncClient, make_config: Config) -> str:
     """Return the address of a package's archive."""
+    return await archive_of(web, make_config)
+
+
+async def archive_of(web: httpx.AsyncClient, make_config: Config) -> str:
     answer = await web.post("/v1/jobs", json=[make_config("half", FLOP="0.5x")])
     job = answer.json()["job"]["id"]
     await web.get(f"/v1/jobs/{job}/events")
@@ -155,3 +168,53 @@ async def test_an_archive_too_large_for_the_disk_leaves_no_files(
     assert "free space for its temporary files, or download single files" in answer.json()["detail"]
     assert files_in(temporary) == []
     assert (await web.get(archive)).status_code == 200
+
+
+async def test_archives_of_a_caller_are_limited_and_cost_no_other_caller_any(
+    serve: Serve, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gate, files = Semaphore(0), Event(), PackageFiles.files
+
+    def held(stored: PackageFiles, job_id: str, goal_id: str) -> list[tuple[PackageFile, Path]]:
+        begun.release()
+        assert gate.wait(60)
+        return files(stored, job_id, goal_id)
+
+    async with serve(token=TOKEN) as web:
+        web.headers["authorization"] = f"Bearer {TOKEN}"
+        made = await web.post("/v1/tokens", json={"name": "ci", "scopes": ["read"]})
+        other = {"authorization": f"Bearer {made.json()['token']}"}
+        address = await archive_of(web, make_config)
+        monkeypatch.setattr(PackageFiles, "files", held)
+        calls = [asyncio.create_task(web.get(address)) for _ in range(MOST_ARCHIVES)]
+        for _ in calls:
+            await asyncio.to_thread(begun.acquire)
+        refused = await web.get(address)
+        assert (refused.status_code, refused.json()["code"]) == (429, "QUOTA_EXCEEDED")
+        assert 'the token "administrator" has 2 archives in progress' in refused.json()["detail"]
+        calls.append(asyncio.create_task(web.get(address, headers=other)))
+        await asyncio.to_thread(begun.acquire)
+        gate.set()
+        assert [answer.status_code for answer in await asyncio.gather(*calls)] == [200] * 3
+        for _ in range(2 * MOST_ARCHIVES):
+            assert (await web.get(address)).status_code == 200
+
+
+async def test_downloads_of_a_caller_are_limited(
+    web: httpx.AsyncClient, site: Any, archive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = archive.split("/")[3]
+    monkeypatch.setattr("mistify_server.jobs.package_files.most_downloads", lambda: 1)
+    with open_store(site.store) as store, called_by(LOCAL):
+        stored = PackageFiles(store)
+        first, second = (stored.fetch(job, "half", "manifest.json", 0) for _ in range(2))
+        await anext(first)
+        with pytest.raises(MistifyError, match='"local" has 1 downloads in progress') as raised:
+            await anext(second)
+        assert raised.value.code is ErrorCode.QUOTA_EXCEEDED
+        with called_by(ADMINISTRATOR):
+            other = stored.fetch(job, "half", "manifest.json", 0)
+            assert await anext(other)
+            await other.aclose()
+        await first.aclose()
+        assert await anext(stored.fetch(job, "half", "manifest.json", 0))

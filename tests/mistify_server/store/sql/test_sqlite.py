@@ -1,12 +1,14 @@
 """What only stores in SQLite have."""
 
 import sqlite3
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job, JobState
@@ -101,3 +103,32 @@ def test_a_store_that_cannot_be_created_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MistifyError, match="cannot be used"), open_store(tmp_path / "file" / "store"):
         pass
+
+
+def test_others_write_while_the_database_shrinks(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database.write() as session:
+        session.execute(text("CREATE TABLE large (content TEXT)"))
+        for _ in range(200):
+            session.execute(text("INSERT INTO large VALUES (zeroblob(4000))"))
+    with database.write() as session:
+        session.execute(text("DELETE FROM large"))
+    monkeypatch.setattr("mistify_server.store.sql.sqlite._RELEASED_PAGES", 1)
+    begun, shrink = threading.Event(), SqliteBackend.shrink
+
+    def noted(backend: SqliteBackend, engine: Engine) -> int:
+        freed = shrink(backend, engine)
+        begun.set()
+        return freed
+
+    monkeypatch.setattr(SqliteBackend, "shrink", noted)
+    with ThreadPoolExecutor() as threads:
+        shrinking = threads.submit(database.shrink)
+        assert begun.wait(10)
+        with database.write() as session:
+            session.execute(text("INSERT INTO large VALUES ('new')"))
+            assert session.scalar(text("PRAGMA freelist_count"))
+        assert shrinking.result() > 190 * 4_000
+    assert (tmp_path / "mistify.db").stat().st_size < 500_000
+    assert database.shrink() == 0
