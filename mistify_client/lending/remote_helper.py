@@ -96,11 +96,23 @@ class RemoteHelper:
         self._measured_at = 0.0
         self._closed = False
         self._changed = threading.Event()
-        threading.Thread(target=self._maintain, name="mistify-helper", daemon=True).start()
+        self._is_maintained = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the thread of the helper; if there are too many, it is tried again later."""
+        try:
+            threading.Thread(target=self._maintain, name="mistify-helper", daemon=True).start()
+        except RuntimeError as error:
+            self._rest(f"{self.address} cannot be asked: {error}")
+        else:
+            self._is_maintained = True
 
     @property
     def is_available(self) -> bool:
         """True if it can be asked for an inference now."""
+        if not self._is_maintained and self._clock() >= self._rests_until:
+            self._begin()
         stream = self._stream
         if stream is None or self._clock() < self._rests_until or not self._using.acquire(blocking=False):
             return False
@@ -130,9 +142,13 @@ class RemoteHelper:
         stream = self._stream
         if stream is None or not self._using.acquire(timeout=_BUSY_SECONDS):
             raise HelperError(f"{self.address} is busy or gone")
-        self._asked = start, end
-        messages = self._messages(start, tensors)
-        stream.send_inference(start, end, messages, rounded_answer=end in self._network.rounded)
+        try:
+            self._asked = start, end
+            messages = self._messages(start, tensors)
+            stream.send_inference(start, end, messages, rounded_answer=end in self._network.rounded)
+        except BaseException:  # such as too little memory
+            self._using.release()
+            raise
         return sum(len(message.content) for message in messages)
 
     def finish(self, seconds: float) -> dict[str, Array]:

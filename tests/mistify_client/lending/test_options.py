@@ -22,6 +22,7 @@ from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
+from tests.mistify_client.conftest import without_threads
 from tests.mistify_client.lending.conftest import TOKEN, helper, until
 from tests.mistify_client.pools import SUBNETS, make_block_package, write_pool
 from tests.support.block_stores import images
@@ -150,6 +151,20 @@ def test_an_option_runs_also_while_the_token_of_the_helpers_cannot_be_read(packa
         runs_until(model, lambda option=option: model.running == option)
         assert model.lending.placement.is_local
     until(lambda: "token" in "".join(model.lending.problems.values()))
+
+
+def test_an_option_runs_alone_while_no_thread_can_be_started_for_its_helpers(package, model) -> None:
+    runs_until(model, lambda: is_helped(package))
+    other = "subnet-0" if model.running == "subnet-1" else "subnet-1"
+    model.switch(other)
+    model(images(1))
+    until(lambda: model.running == other)
+    with without_threads():
+        model(images(1))
+        (problem,) = model.lending.problems.values()
+        assert "can't start new thread" in problem
+        assert not is_helped(package)
+    runs_until(model, lambda: is_helped(package))
 
 
 def test_a_package_is_not_loaded_with_a_token_that_cannot_be_read(package) -> None:
