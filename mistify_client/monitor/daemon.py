@@ -105,6 +105,8 @@ class Monitor:
         since = now - self.interval if self._before is None else self._before
         self._before = now
         self._refresh_targets()
+        cut_off = f"{self._state.directory.parent} was removed: restart the monitor, and the apps"
+        self._journal.problem("state", cut_off if self._foreground.is_cut_off else None)
         try:
             outcome = self._foreground.step(now, since, self._targets.current)
         except Exception as error:

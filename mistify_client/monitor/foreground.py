@@ -196,6 +196,11 @@ class Foreground:
         self._apply(decision, situation, version, now - since)
         return self._outcome(version, observations, situation, decision, other_metric)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """True if the state of the package was removed, so that apps that start later cannot be switched."""
+        return self._switchboard.is_removed
+
     def stop(self) -> None:
         """Let apps decide about helpers again."""
         self._switchboard.forbid_helpers(0)

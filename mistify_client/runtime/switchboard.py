@@ -6,6 +6,7 @@ inference, which costs as much as reading a variable.
 
 import math
 import mmap
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,7 @@ class Switchboard:
         self, memory: mmap.mmap | bytearray | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
+        self._file: tuple[Path, int] | None = None
         self._memory: mmap.mmap | bytearray = bytearray(_INITIAL) if memory is None else memory
         words = memoryview(self._memory)
         self._signed, self._unsigned = words.cast("i"), words.cast("I")
@@ -77,7 +79,20 @@ class Switchboard:
                 if not _is_complete(file):
                     with locked(path):
                         _complete(file)
-                return cls(mmap.mmap(file.fileno(), len(_INITIAL)), clock)
+                switchboard = cls(mmap.mmap(file.fileno(), len(_INITIAL)), clock)
+                switchboard._file = path, os.fstat(file.fileno()).st_ino
+                return switchboard
+
+    @property
+    def is_removed(self) -> bool:
+        """True if its file was removed: processes that open the package later share another one."""
+        if self._file is None:
+            return False
+        path, inode = self._file
+        try:
+            return path.stat().st_ino != inode
+        except OSError:
+            return True
 
     @property
     def generation(self) -> int:

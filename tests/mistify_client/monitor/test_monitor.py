@@ -1,6 +1,7 @@
 """The monitor on a simulated clock: requests for new packages, probation, problems."""
 
 import json
+import shutil
 
 import pytest
 
@@ -312,6 +313,7 @@ def test_an_unusable_state_keeps_the_previous_config(watched):
     switchboard.rmdir()
     kept.rename(switchboard)
     watched.monitor.reload()
+    watched.step(3.0, 1)
     assert watched.journal.problems == {}
 
 
@@ -322,6 +324,14 @@ def test_examples_are_read_before_a_package_is_requested(watched, tmp_path):
     assert f"{tmp_path / 'none.npz'}: got" in watched.journal.problems["config"]
     with pytest.raises(MistifyError, match="no such file"):
         Monitor(watched.package, lambda: watched.config, watched.journal)
+
+
+def test_the_removal_of_the_state_is_reported(watched):
+    watched.step(1.0, 1)
+    assert watched.journal.problems == {}
+    shutil.rmtree(state_directory(watched.package))
+    watched.step(1.0, 1)
+    assert "restart the monitor, and the apps" in watched.journal.problems["state"]
 
 
 def test_inputs_that_a_killed_monitor_has_left_are_removed(package, tmp_path):
