@@ -30,7 +30,8 @@ class Params(TrainingParams):
         adapt_steps: Maximum number of steps from a goal's parent to a network that meets its budget. If this
             and `tune_steps` are 0, nothing is trained: the remaining layers are fitted to their previous
             outputs.
-        tune_steps: Steps that tune a network once it meets its budget.
+        tune_steps: Steps that tune a network once it meets its budget; none if nothing is left to gain
+            (`mistify.jobs.tuning_steps`).
         max_steps: Maximum number of steps for one goal. Until then, tuning is repeated while the accuracy is
             too low, or while a network larger than the source improves.
         schedule_interval: Steps between two updates of the structure losses' strengths (4.3: k).

@@ -93,15 +93,16 @@ class AlgorithmProfile(BaseModel):
         """Return the steps of preparing for limits this many halvings below the source's costs."""
         return self.preparation[_place(halvings, self.preparation)] if self.preparation else 0
 
-    def steps(self, halvings: float, rounds: int = 1) -> int:
+    def steps(self, halvings: float, rounds: int = 1, spared: int = 0) -> int:
         """Return the training steps of an edge.
 
         Args:
             halvings: Base-2 logarithm of the ratio of the parent's to the goal's costs.
             rounds: Number of times that the network is tuned.
+            spared: Number of these steps that the network does not need.
         """
         adaptation = self.adaptation[_place(halvings, self.adaptation)]
-        return min(adaptation + rounds * self.tune_steps, self.max_steps)
+        return min(adaptation + rounds * self.tune_steps - spared, self.max_steps)
 
     def paced(self, pace: float) -> Self:
         """Return the profile with the settings' numbers of training steps multiplied by a factor."""

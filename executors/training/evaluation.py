@@ -14,7 +14,7 @@ from executors.data.storage import Array, Rows
 from executors.inspection.limits import GIB
 from executors.outputs.confidence import reached_with_confidence
 from executors.outputs.metrics import output_scores, score
-from executors.outputs.objectives import objectives_of
+from executors.outputs.objectives import Regression, objectives_of
 from executors.structure import calls, tensors
 from executors.structure.signature import output_names
 from executors.timing import activity
@@ -82,6 +82,21 @@ class Evaluation:
         arguments = objectives, outputs, data.targets
         scores = Scores(score(metric, *arguments), output_scores(*arguments, metrics))
         return scores, reached_with_confidence(targets, *arguments)
+
+    def nats(self, data: Dataset) -> float | None:
+        """Return the mean loss of an answer in nats, summed over the outputs; None if any output has figures.
+
+        Args:
+            data: Examples with true targets.
+        """
+        objectives = objectives_of(self.model, data)
+        if any(isinstance(objective, Regression) for objective in objectives.values()):
+            return None
+        outputs = self.outputs(data.inputs)
+        return sum(
+            float(objective.loss(tf.cast(outputs[name], tf.float32), tf.constant(data.targets[name])))
+            for name, objective in objectives.items()
+        )
 
     def recalibrate(self, data: Dataset, seed: int = 0) -> None:
         """Set the statistics of every batch norm to those of the current network.

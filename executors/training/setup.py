@@ -26,6 +26,7 @@ class TrainingSetup:
             use the predictions for the original images.
         teacher_model: A network that predicts the changed images of each step as a teacher; None to use
             `teacher`, with predictions for the original images.
+        has_validation_labels: Whether the targets of `validation` are true labels rather than predictions.
     """
 
     train: Dataset
@@ -35,6 +36,7 @@ class TrainingSetup:
     settings: DataSettings = field(default_factory=DataSettings)
     mirrored: Mapping[str, Array] | None = None
     teacher_model: keras.Model | None = None
+    has_validation_labels: bool = True
 
     @property
     def metric(self) -> Metric:

@@ -20,6 +20,7 @@ class EdgeFeatures(Message):
         distance: Halvings of the costs from parent to goal.
         share: The parent's multiply-adds divided by the source's.
         steps: Number of training steps.
+        spared: Number of further steps of tuning that would gain nothing; it loses no more than after them.
         shared_steps: See `executors.contract.profile.AlgorithmProfile`.
     """
 
@@ -30,12 +31,13 @@ class EdgeFeatures(Message):
     distance: float
     share: float
     steps: int
+    spared: int = 0
     shared_steps: int = 0
 
     @property
     def learned(self) -> int:
-        """Return the total training steps of the network, before and on the edge."""
-        return self.shared_steps + self.steps
+        """Return the total training steps of the network, before and on the edge, spared ones included."""
+        return self.shared_steps + self.steps + self.spared
 
     @property
     def work(self) -> float:

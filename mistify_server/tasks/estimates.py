@@ -33,6 +33,8 @@ class EdgeEstimates(Message):
         accuracy: Accuracy of the source before tuning, on a sample of the validation data; None if it was not
             measured or the sample is inconclusive.
         output_scores: Output -> score of the source before tuning, on the same sample, where known.
+        nats: Mean loss of an answer of the source on that sample, after the trial of tuning if there was one;
+            None if it was not measured or an output has figures.
         step_seconds: Seconds per training step of the source; None if it was not measured.
         generating: Time to generate its data, in training steps of the source.
     """
@@ -43,6 +45,7 @@ class EdgeEstimates(Message):
     scaled: tuple[dict[str, float], ...]
     accuracy: float | None = None
     output_scores: tuple[OutputScore, ...] = ()
+    nats: float | None = None
     step_seconds: float | None = None
     generating: float = 0.0
 

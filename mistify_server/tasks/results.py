@@ -126,7 +126,8 @@ class PrepareResult(TaskDone):
 class AdaptResult(TaskDone):
     """The result of an adapt task: the goal's checkpoint, or the best one so far if the goal was missed.
 
-    `accuracy` and `output_scores` are on the validation data.
+    `accuracy` and `output_scores` are on the validation data. `spared` is the number of steps of tuning that
+    the network did not need.
     """
 
     kind: Literal["adapt_result"] = "adapt_result"
@@ -137,6 +138,7 @@ class AdaptResult(TaskDone):
     met: bool
     reason: str
     steps: int
+    spared: int = 0
 
     @property
     def scores(self) -> Scores:

@@ -83,6 +83,7 @@ class EdgeRunner:
             met=outcome.met,
             reason=outcome.reason,
             steps=outcome.steps,
+            spared=outcome.spared,
         )
 
     def branch(self, task: BranchTask) -> BranchResult:

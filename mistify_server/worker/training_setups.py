@@ -80,7 +80,15 @@ class TrainingSetups:
         predicted = _Predictions()
         if distilled:
             predicted = self._predictions(recipe.teacher, scope, version, train, flips)
-        return TrainingSetup(train, validation, predicted.as_they_are, params, settings, predicted.mirrored)
+        return TrainingSetup(
+            train,
+            validation,
+            predicted.as_they_are,
+            params,
+            settings,
+            predicted.mirrored,
+            has_validation_labels=recipe.data.has_validation_labels,
+        )
 
     def note(self, recipe: TaughtRecipe, task: TaskConfig | None) -> str:
         """Return a remark on the measured accuracy of a task, for people; may be empty."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.plan import Estimate
+from mistify.jobs.tuning_steps import needed_steps
 from mistify.wording import counted
 from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.store.edges import EdgeFeatures
@@ -24,6 +25,9 @@ _TOLERANCE: Final = 0.005
 #: percentage points (docs/decisions/many-goals.md).
 _SHARING_TOLERANCE: Final = 0.01
 _MUCH_FASTER: Final = 1 / 3
+
+#: Networks of fewer halvings are not cut; costs are interpolated.
+_UNCUT: Final = 1e-3
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class Chooser:
         subject: A digest of model and data.
         profiles: Name of each eligible algorithm -> its profile; at least one.
         history: The adapted edges from which losses are predicted.
+        nats: See `EdgeEstimates.nats`.
     """
 
     def __init__(
@@ -125,11 +130,13 @@ class Chooser:
         subject: str,
         profiles: Mapping[str, AlgorithmProfile],
         history: ForecastHistory,
+        nats: float | None = None,
     ) -> None:
         self._features = features
         self._subject = subject
         self._profiles = profiles
         self._history = history
+        self._nats = nats
         self._evidence = history.evidence(subject, features.kind)
 
     def __call__(self, edges: Sequence[Edge], prepared: Mapping[str, float] | None = None) -> list[Choice]:
@@ -174,6 +181,7 @@ class Chooser:
 
     def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> EdgeFeatures:
         """Return the features of an edge adapted by an algorithm."""
+        spared = self._spared(edge, self._profiles[algorithm].tune_steps)
         return EdgeFeatures(
             subject=self._subject,
             kind=self._features.kind,
@@ -181,9 +189,14 @@ class Chooser:
             halvings=edge.halvings,
             distance=edge.distance,
             share=edge.share,
-            steps=self._profiles[algorithm].steps(edge.distance, rounds),
+            steps=self._profiles[algorithm].steps(edge.distance, rounds, spared),
+            spared=spared,
             shared_steps=self._profiles[algorithm].shared_steps,
         )
+
+    def _spared(self, edge: Edge, tune_steps: int) -> int:
+        """Return how many of the steps of tuning the network of an edge is expected not to need."""
+        return tune_steps - needed_steps(tune_steps, self._nats, is_cut=abs(edge.halvings) > _UNCUT)
 
     def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
         """Check whether an algorithm with shared training suits an edge.

@@ -92,7 +92,9 @@ class Forecast:
         self._estimates = estimates
         self._subject = subject_of(estimates.features, plan.recipe.data)
         self._history = ForecastHistory(records, estimates.profiles)
-        self._chooser = Chooser(estimates.features, self._subject, estimates.profiles, self._history)
+        self._chooser = Chooser(
+            estimates.features, self._subject, estimates.profiles, self._history, estimates.nats
+        )
         self._scaling = CostScaling(estimates.scaled, plan.source_costs)
         self._paths = longest_paths(plan.nodes)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
@@ -300,7 +302,8 @@ class Forecast:
     @property
     def _source_seconds(self) -> float:
         """Seconds to load, tune and evaluate the source."""
-        steps = OVERHEAD_STEPS + self._estimates.source_steps + self._estimates.generating
+        tuned = self._estimates.accuracy != self.plan.recipe.data.validation_metric.perfect
+        steps = OVERHEAD_STEPS + tuned * self._estimates.source_steps + self._estimates.generating
         return steps * self._step_seconds
 
     @property

@@ -50,7 +50,7 @@ def worthwhile(
     for name in {node.algorithm for node in plan.nodes}:
         own = [node for node in plan.nodes if node.algorithm == name]
         edges = [edge_of(node) for node in own]
-        training = sum(chooser.case(edge, name).steps for edge in edges)
+        training = sum(case.steps + case.spared for case in (chooser.case(edge, name) for edge in edges))
         count = len({plan.preparation_of(node) for node in own})
         if training < profiles[name].preparation_pays_from * count * chooser.preparing_steps(name, edges):
             kept[name] = profiles[name].unprepared()

@@ -34,7 +34,7 @@ def record_of(
     """
     profile = plan.estimates.profiles.get(node.algorithm) if plan.estimates else None
     shared = profile.shared_steps if profile else 0
-    if plan.estimates is None or node.task is not None or not (result.steps or shared):
+    if plan.estimates is None or node.task is not None or not (result.steps or result.spared or shared):
         return None
     features, whole = plan.estimates.features, root.source_costs[FLOPS]
     parent_costs = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)
@@ -47,6 +47,7 @@ def record_of(
             distance=distance(parent_costs, node.budget),
             share=parent[FLOPS] / whole,
             steps=result.steps,
+            spared=result.spared,
             shared_steps=shared,
         ),
         source_steps=root.steps,

@@ -1,6 +1,6 @@
 """One edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from operator import itemgetter
@@ -31,7 +31,13 @@ from mistify_server.worker.adaptation.latency import (
 )
 from mistify_server.worker.adaptation.progress import EdgeProgress
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
-from mistify_server.worker.adaptation.tuning import CHECK_EXAMPLES, TuningReport, tune
+from mistify_server.worker.adaptation.tuning import (
+    CHECK_EXAMPLES,
+    TuningReport,
+    rounds,
+    steps_of_first_round,
+    tune,
+)
 from mistify_server.worker.adaptation.widening import is_widened
 
 #: Maximum number of times that a network is measured in LiteRT and adapted again if it is too slow or too
@@ -50,7 +56,12 @@ _LEAST_USED = 0.95
 
 @dataclass(frozen=True)
 class EdgeOutcome:
-    """The goal's network, or the best one found, ready to be served."""
+    """The goal's network, or the best one found, ready to be served.
+
+    Attributes:
+        steps: Number of training steps.
+        spared: Number of steps of `tune_steps` that the network did not need.
+    """
 
     model: keras.Model
     costs: Costs
@@ -58,6 +69,7 @@ class EdgeOutcome:
     steps: int
     met: bool
     reason: str
+    spared: int = 0
 
 
 def run_edge(
@@ -90,10 +102,10 @@ def run_edge(
     progress = EdgeProgress(report, planned_steps, params)
     steps, stuck, stored = _adapt_by_file(executor, assignment, params, progress, measure=measure, read=read)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
-    scores, steps = _tune(executor, assignment, params, targets, progress, steps=steps)
+    scores, steps, spared = _tune(executor, assignment, params, targets, progress, steps=steps)
     costs = {**executor.measure(), **stored}
     reason = stuck or _shortfall(costs, assignment, scores, targets, steps)
-    return EdgeOutcome(executor.network(), costs, scores, steps, not reason, reason)
+    return EdgeOutcome(executor.network(), costs, scores, steps, not reason, reason, spared)
 
 
 def source_if_better(
@@ -137,7 +149,7 @@ def source_if_better(
         if not meets(costs, with_margin(assignment.budget)):
             return outcome
     reason = _shortfall(costs, assignment, scores, targets, outcome.steps)
-    return EdgeOutcome(source, costs, scores, outcome.steps, not reason, reason)
+    return replace(outcome, model=source, costs=costs, scores=scores, met=not reason, reason=reason)
 
 
 def _tune(
@@ -148,14 +160,19 @@ def _tune(
     progress: EdgeProgress,
     *,
     steps: int,
-) -> tuple[Scores, int]:
-    """Tune a network that meets its budget in rounds; return its scores and the total number of steps."""
+) -> tuple[Scores, int, int]:
+    """Tune a network that meets its budget in rounds.
+
+    Returns:
+        Its scores, the total number of steps, and the number of steps that it did not need.
+    """
     costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
     sample, widened = setup.validation.sample(CHECK_EXAMPLES), is_widened(assignment)
     if widened:
         trainer.learning_rate = trainer.usual_rate
+    first, begun = steps_of_first_round(executor, assignment, params.tune_steps, sample), steps
     best, weights = Scores(setup.metric.worst), list[Array]()
-    for number, round_steps in enumerate(_rounds(steps, params, 2 if widened else 1)):
+    for number, round_steps in enumerate(rounds(steps, params, first, 2 if widened else 1)):
         start = progress.tuning(steps, round_steps, costs, last=not targets and not widened)
         tune(trainer, round_steps, TuningReport(progress.report, start, round_steps, trainer, setup, sample))
         steps += round_steps
@@ -173,23 +190,7 @@ def _tune(
         best = scores
         if steps >= params.max_steps or (confident and not widened):
             break
-    return best, steps
-
-
-def _rounds(taken: int, params: Params, factor: int) -> Iterator[int]:
-    """Yield the number of steps in each round of tuning: at least one round, and more up to the step limit.
-
-    Args:
-        taken: Number of steps so far.
-        factor: Ratio of the lengths of successive rounds.
-    """
-    length = params.tune_steps
-    while True:
-        steps = min(length, max(params.max_steps - taken, 0))
-        yield steps
-        taken, length = taken + steps, factor * length
-        if steps == 0 or taken >= params.max_steps:
-            return
+    return best, steps, params.tune_steps - first if steps == begun else 0
 
 
 def _adapt_by_file(

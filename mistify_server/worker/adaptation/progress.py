@@ -63,4 +63,4 @@ class EdgeProgress:
 
     def _expected(self, least: int, likely: int) -> int:
         """Return the expected number of steps: at least `least`, and beyond it within the step limit."""
-        return max(least, min(max(self.planned, likely), self.params.max_steps))
+        return max(least, min(self.planned or likely, self.params.max_steps))

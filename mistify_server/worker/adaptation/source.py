@@ -44,13 +44,14 @@ def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> b
 def tuned_source(
     source: keras.Model, setup: TrainingSetup, steps: int, seed: int, report: Callable[[int], None]
 ) -> keras.Model:
-    """Return the source after tuning, or the original if that is better on the validation data."""
-    if not steps:
+    """Return the source after tuning, or the original unless that is worse on the validation data."""
+    before = evaluate(source, setup.validation, setup.metric)
+    if not steps or setup.metric.reaches(before, setup.metric.perfect):
         return source
     tuned = copied(source)
     tune(Trainer(tuned, setup, seed), steps, report)
     recalibrate(tuned, setup.train, seed)
-    reached, before = (evaluate(model, setup.validation, setup.metric) for model in (tuned, source))
+    reached = evaluate(tuned, setup.validation, setup.metric)
     return tuned if setup.metric.better(reached, before) else source
 
 

@@ -1,14 +1,19 @@
 """Rounds of tuning, and their progress."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Final
 
+from executors.contract.assignment import Assignment
+from executors.contract.executor import AdaptationExecutor
+from executors.contract.params import Params
 from executors.data import Dataset
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, cosine
+from mistify.costs.axes import costs_of
 from mistify.jobs.job import ProgressUpdate
+from mistify.jobs.tuning_steps import needed_steps
 from mistify_server.tasks.messages import OnProgress
 
 #: Training steps between progress reports.
@@ -28,6 +33,38 @@ def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
         trainer.train(schedule[start : start + _REPORT_STEPS])
         report(min(start + _REPORT_STEPS, steps))
     trainer.apply_average()
+
+
+def steps_of_first_round(
+    executor: AdaptationExecutor, assignment: Assignment, steps: int, sample: Dataset
+) -> int:
+    """Return the number of steps of the first round of tuning.
+
+    Args:
+        steps: The steps of a round.
+        sample: A sample of the validation data.
+    """
+    is_cut = executor.measure() != costs_of(assignment.source.network(), assignment.profiles)
+    if is_cut or not (steps and assignment.setup.has_validation_labels):
+        return steps
+    return needed_steps(steps, executor.trainer.evaluation.nats(sample), is_cut=False)
+
+
+def rounds(taken: int, params: Params, first: int, factor: int) -> Iterator[int]:
+    """Yield the number of steps in each round of tuning: at least one round, and more up to the step limit.
+
+    Args:
+        taken: Number of steps so far.
+        first: Number of steps in the first round.
+        factor: Ratio of the lengths of successive rounds, apart from a first one without steps.
+    """
+    length, following = first, params.tune_steps * factor
+    while True:
+        steps = min(length, max(params.max_steps - taken, 0))
+        yield steps
+        taken, length, following = taken + steps, following, factor * following
+        if not params.tune_steps or taken >= params.max_steps:
+            return
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,10 @@ def with_measurements(
     """
     figures: dict[str, object] = {}
     if "accuracy" in measures:
-        accuracy, scores = sampled_scores(trainer.evaluation, setup.validation.sample(EXAMPLES), setup)
-        figures |= {"accuracy": accuracy, "output_scores": scores}
+        sample = setup.validation.sample(EXAMPLES)
+        accuracy, scores = sampled_scores(trainer.evaluation, sample, setup)
+        nats = trainer.evaluation.nats(sample)
+        figures |= {"accuracy": accuracy, "output_scores": scores, "nats": nats}
     if "step" in measures:
         figures["step_seconds"] = _step_seconds(trainer)
     return estimates.model_copy(update=figures)

@@ -46,7 +46,7 @@ from mistify_server.worker.adaptation.latency import Profiles
 from mistify_server.worker.adaptation.source import FLIPS, flips_suit
 from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.description.description import description_of
-from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
+from mistify_server.worker.inspection.estimates import EXAMPLES, estimates_of, with_measurements
 from mistify_server.worker.inspection.host import host_profiles
 from mistify_server.worker.inspection.loading import InspectedData
 from mistify_server.worker.inspection.trial import trial_of
@@ -250,6 +250,9 @@ def _with_measurements(
     if tested is None:
         return estimates, None
     trial = trial_of(trainer, setup, estimates, tested)
+    if estimates.nats is not None:
+        nats = trainer.evaluation.nats(setup.validation.sample(EXAMPLES))
+        estimates = estimates.model_copy(update={"nats": nats})
     return estimates, trial.model_copy(update={"flips": flips})
 
 

@@ -139,3 +139,28 @@ def test_batches_are_smaller_if_tensors_are_large():
     assert 4 <= at_once < 100
     assert at_once * 224 * 224 * 64 * 4 * 4 <= 2**31
     assert examples_at_once(linear(), EVALUATION_BATCH) == EVALUATION_BATCH
+
+
+@pytest.mark.parametrize("activation", [None, "softmax"])
+def test_the_loss_of_an_answer_is_its_negative_log_probability(digits, activation):
+    model, data = linear(activation=activation), digits[1]
+    logits = by_hand(model, data.inputs["image"])
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    likelihoods = probabilities[np.arange(len(data)), data.targets["digit"]]
+    assert Evaluation(model).nats(data) == pytest.approx(-np.log(likelihoods).mean(), rel=1e-4)
+
+
+def test_the_losses_of_outputs_are_added_unless_one_has_figures(digits):
+    """A figure has no loss in nats."""
+    inputs = keras.Input((8, 8, 1), name="image")
+    flat = layers.Flatten()(inputs)
+    outputs = [layers.Dense(1, "sigmoid", name=name)(flat) for name in ("first", "second")]
+    model, images = keras.Model(inputs, outputs), digits[1].inputs
+    odd = (digits[1].targets["digit"] % 2)[:, None]
+    first, second = (
+        -np.log(np.where(odd == 1, output, 1 - output)).mean() for output in model.predict(images, verbose=0)
+    )
+    data = Dataset(images, {"first": odd, "second": odd})
+    assert Evaluation(model).nats(data) == pytest.approx(first + second, rel=1e-4)
+    figures = Dataset(images, {"first": odd, "second": odd.astype(np.float32)})
+    assert Evaluation(model).nats(figures) is None

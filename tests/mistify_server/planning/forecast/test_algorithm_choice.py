@@ -287,3 +287,27 @@ def test_a_reason_without_the_deciding_average_would_be_detected() -> None:
         "nested 1.0% in 0.1 times the time, based on benchmarks"
     )
     assert contradicts_choice(Choice("morphnet", reason, Estimate(0.008, 0.01)), "nested")
+
+
+@pytest.mark.parametrize(
+    ("nats", "halvings", "steps"),
+    [
+        (None, 0.0, 600),
+        (0.5, 0.0, 600),
+        (0.02, 0.0, 0),
+        (0.02, 1.0, 700),  # 100 to cut, 600 to tune
+        (0.02, -1.0, 700),  # larger than the source
+    ],
+)
+def test_no_steps_are_expected_if_nothing_is_cut_and_the_source_has_little_loss(
+    nats: float | None, halvings: float, steps: int
+) -> None:
+    """The expected loss of accuracy and the choice are those with all steps."""
+    able = Chooser(FEATURES, "own", PROFILES, ForecastHistory([], PROFILES), nats)
+    edge = Edge(halvings=halvings, distance=abs(halvings), share=1.0)
+    case = able.case(edge, "morphnet")
+    assert case.steps == steps
+    assert case.learned == chooser().case(edge, "morphnet").steps
+    (choice,), (usual,) = able([edge]), chooser()([edge])
+    assert (choice.algorithm, choice.lost) == (usual.algorithm, usual.lost)
+    assert able.case(edge, "morphnet", rounds=2).steps == steps + 600

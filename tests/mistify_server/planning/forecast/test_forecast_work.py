@@ -46,10 +46,10 @@ def test_a_goal_with_millions_of_rounds_is_predicted_immediately(
     looked_at: list[int] = []
     within = AlgorithmProfile.steps
 
-    def counted(profile: AlgorithmProfile, halvings: float, rounds: int = 1) -> int:
+    def counted(profile: AlgorithmProfile, halvings: float, rounds: int = 1, spared: int = 0) -> int:
         looked_at.append(rounds)
         assert len(looked_at) < 2_000, "too many rounds"
-        return within(profile, halvings, rounds)
+        return within(profile, halvings, rounds, spared)
 
     monkeypatch.setattr(AlgorithmProfile, "steps", counted)
     (missed,) = planned(plan, tuned_by(1, 10_000_000), overall(0.99)).edges
@@ -188,3 +188,11 @@ def test_a_preparation_that_edges_can_do_without_has_to_pay_off(
     kept = forecast.with_work(of_plan).estimates
     assert kept is not None
     assert kept.profiles["morphnet"].prepares is pays
+
+
+def test_a_source_that_makes_no_mistake_is_not_expected_to_be_tuned(plan: BatchPlan) -> None:
+    perfect, good = (
+        planned(plan, PROSPECTS.model_copy(update={"accuracy": accuracy, "step_seconds": 0.1}), ())
+        for accuracy in (1.0, 0.9)
+    )
+    assert good.source_seconds - perfect.source_seconds == pytest.approx(200 * 0.1)

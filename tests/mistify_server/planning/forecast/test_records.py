@@ -43,11 +43,13 @@ def test_a_record_has_the_outputs_measured_both_before_and_after(plan: BatchPlan
         met=True,
         reason="",
         steps=100,
+        spared=500,
     )
     asked = plan.model_copy(update={"estimates": estimates, "source_costs": costs, "nodes": (node,)})
     record = record_of(asked, node, root, costs, adapted)
     assert record is not None
     assert record.lost == pytest.approx(0.25)
+    assert (record.case.steps, record.case.learned) == (100, 600)
     assert record.outputs == (
         OutputRecord(output="kind", metric=Metric.ACCURACY, source=0.5, lost=0.5),
         OutputRecord(output="price", metric=Metric.MSE, source=2.0, lost=Metric.MSE.lost(4.0, 2.0)),

@@ -24,31 +24,38 @@ def linear():
 
 
 def labelled(source, seed, known):
-    """Return data on which all predictions of the source are right, or all are wrong."""
+    """Return data of which the source predicts a share correctly."""
     x = np.random.default_rng(seed).normal(size=(400, 8)).astype(np.float32)
     classes = source.predict(x, verbose=0).argmax(axis=1)
-    return Dataset({"x": x}, {"y": classes if known else (classes + 1) % 3})
+    return Dataset({"x": x}, {"y": (classes + (np.arange(400) >= 400 * known)) % 3})
 
 
-def setup(source, validation_is_known):
-    train, validation = labelled(source, 0, False), labelled(source, 1, validation_is_known)
+def setup(source, validation_known):
+    train, validation = labelled(source, 0, 0.0), labelled(source, 1, validation_known)
     return TrainingSetup(train, validation, None, PARAMS)
 
 
 PARAMS = TrainingParams(batch_size=32, learning_rate=0.1, distillation=0.0)
 
 
-@pytest.mark.parametrize("validation_is_known", [True, False])
-def test_a_tuned_source_is_kept_if_it_is_better_on_the_validation_data(validation_is_known):
+@pytest.mark.parametrize(("validation_known", "kept"), [(0.9, False), (0.0, True)])
+def test_a_tuned_source_is_kept_if_it_is_better_on_the_validation_data(validation_known, kept):
     """It always improves on its training data."""
     source = linear()
-    tuned = tuned_source(source, setup(source, validation_is_known), 200, SEED, lambda steps: None)
-    assert (tuned is source) == validation_is_known
+    tuned = tuned_source(source, setup(source, validation_known), 200, SEED, lambda steps: None)
+    assert (tuned is not source) == kept
+
+
+@pytest.mark.parametrize(("validation_known", "trained"), [(1.0, 0), (0.9, 200)])
+def test_a_source_that_is_never_wrong_on_the_validation_data_is_not_trained(validation_known, trained):
+    source, done = linear(), [0]
+    tuned_source(source, setup(source, validation_known), 200, SEED, done.append)
+    assert done[-1] == trained
 
 
 def test_a_source_without_tuning_is_the_unchanged_root():
     source = linear()
-    assert tuned_source(source, setup(source, False), 0, SEED, lambda steps: None) is source
+    assert tuned_source(source, setup(source, 0.0), 0, SEED, lambda steps: None) is source
 
 
 @pytest.mark.parametrize(

@@ -160,3 +160,20 @@ def test_a_metric_undefined_on_the_sample_is_unknown() -> None:
     right = float((predicted == targets["common"]).mean())
     assert measured.accuracy is None
     assert measured.output_scores == (OutputScore("common", Metric.ACCURACY, right),)
+
+
+def test_the_loss_of_an_answer_is_measured_unless_an_output_has_figures() -> None:
+    inputs = keras.Input((4,), name="x")
+    model, rng = keras.Model(inputs, layers.Dense(1, "sigmoid", name="y")(inputs)), np.random.default_rng(0)
+    x, answers = rng.normal(size=(20, 4)).astype(np.float32), np.arange(20)[:, None] % 2
+    probabilities = model.predict(x, verbose=0)
+    expected = -np.log(np.where(answers == 1, probabilities, 1 - probabilities)).mean()
+    for targets, metric, nats in (
+        (answers, Metric.ACCURACY, pytest.approx(expected, rel=1e-4)),
+        (answers.astype(np.float32), Metric.MSE, None),
+    ):
+        data = Dataset({"x": x}, {"y": targets})
+        setup = TrainingSetup(data, data, None, TrainingParams(), DataSettings(metric=metric))
+        estimates = estimates_of(analyse(model), task(), ())
+        measured = with_measurements(estimates, Trainer(model, setup, 0), setup, ["accuracy"])
+        assert measured.nats == nats
