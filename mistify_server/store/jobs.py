@@ -286,7 +286,11 @@ class JobStore(ABC):
 
     @abstractmethod
     def unfinished(self) -> list[str]:
-        """Return the ids of the unfinished jobs, oldest first."""
+        """Return the ids of the unfinished jobs that this version knows to be so, oldest first."""
+
+    @abstractmethod
+    def all_ended(self) -> bool:
+        """Check whether all jobs are finished, including those that only a newer version can read."""
 
     @abstractmethod
     def unfinished_of(self, submitter: str) -> int:

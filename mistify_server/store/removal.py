@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.artifacts import digest_of
@@ -33,6 +33,10 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
         return _remove_files(store, inf) + store.jobs.shrink()
 
 
+#: Errors of jobs that a removal keeps.
+_KEPT: Final = (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT, ErrorCode.STORE_VERSION)
+
+
 class Removal(NamedTuple):
     """The bytes that a removal has freed, and the jobs that it has kept, with the reasons."""
 
@@ -46,8 +50,8 @@ def remove_ended(
     """Remove finished jobs from the store of a running server, then all unreferenced files at once.
 
     Unreferenced files that may belong to a task in progress are left for a later removal. Jobs are kept if
-    there is no such job (NOT_FOUND), or (CONFLICT) they are unfinished, a group tunes their packages, or they
-    were restored.
+    there is no such job (NOT_FOUND), only a newer version can read them (STORE_VERSION), or (CONFLICT) they
+    are unfinished, a group tunes their packages, or they were restored.
 
     Args:
         store: The store of the running server.
@@ -63,7 +67,7 @@ def remove_ended(
             try:
                 store.jobs.remove(job_id, hidden_before_ms)
             except MistifyError as error:
-                if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CONFLICT):
+                if error.code not in _KEPT:
                     raise
                 kept[job_id] = error
         return Removal(_remove_files(store, busy_since) + store.jobs.shrink(), kept)
@@ -76,7 +80,7 @@ def _remove_files(store: Store, before: float) -> int:
     """
     names = store.artifacts.names()
     referenced = store.jobs.referenced_digests()
-    all_ended = not store.jobs.unfinished()
+    all_ended = store.jobs.all_ended()
     freed = Preparations(store.artifacts).remove_unused(referenced, before, with_parts=all_ended)
     store.artifacts.remove_shared(referenced, before)
     unused = [name for name in names if digest_of(name) not in referenced]

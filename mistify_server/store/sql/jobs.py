@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -36,6 +36,7 @@ from mistify_server.store.sql.details import details_of, insert_points
 from mistify_server.store.sql.leases import check_complete, check_lease, next_lease
 from mistify_server.store.sql.pages import page_with_goals, page_without_goals
 from mistify_server.store.sql.reading import (
+    MAY_GO_ON,
     UNFINISHED,
     batch_states,
     count_states,
@@ -260,6 +261,11 @@ class SqlJobStore(JobStore):
         with self._database.read() as session:
             unfinished = select(JobRow.id).where(JobRow.state.in_(UNFINISHED))
             return list(session.scalars(unfinished.order_by(JobRow.number)))
+
+    @override
+    def all_ended(self) -> bool:
+        with self._database.read() as session:
+            return not session.scalar(select(exists().where(MAY_GO_ON)))
 
     @override
     def unfinished_of(self, submitter: str) -> int:

@@ -64,6 +64,9 @@ _REMEMBERED: Final = 1_000
 #: States of unfinished jobs.
 UNFINISHED: Final = tuple(state.value for state in JobState if not state.ended)
 
+#: The condition that a job may be unfinished: it is in no state that this version knows to be an end.
+MAY_GO_ON: Final = JobRow.state.not_in([state.value for state in JobState if state.ended])
+
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 
 
@@ -93,7 +96,7 @@ def of_tenant(tenant: str | None) -> ColumnElement[bool]:
 
 def count_unfinished(session: Session, tenant: str | None, submitter: str) -> int:
     """Return the number of unfinished jobs that a caller has submitted."""
-    own = of_tenant(tenant), JobRow.submitted_by == submitter, JobRow.state.in_(UNFINISHED)
+    own = of_tenant(tenant), JobRow.submitted_by == submitter, MAY_GO_ON
     return session.scalar(select(func.count()).select_from(JobRow).where(*own)) or 0
 
 

@@ -58,8 +58,8 @@ def check_removable(session: Session, job: JobRow) -> None:
             ErrorCode.CONFLICT,
             f'the group "{group}" tunes packages of the job {job.id}; remove the group first',
         )
-    under_way = [state.value for state in RolloutState if state.under_way]
-    rollouts = select(RolloutRow.id).filter_by(job_id=job.id).where(RolloutRow.state.in_(under_way))
+    ended = [state.value for state in RolloutState if not state.under_way]  # others may be of a newer version
+    rollouts = select(RolloutRow.id).filter_by(job_id=job.id).where(RolloutRow.state.not_in(ended))
     rollout = session.scalar(rollouts)
     if rollout is not None:
         raise MistifyError(

@@ -18,12 +18,14 @@ from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.part import GoalSelection
 from mistify.peers.hints import Hints
 from mistify.peers.membership import PackageReference, Publication
+from mistify.rollouts import Rollout, RolloutCriteria, RolloutState
 from mistify_server.identity.authentication import create_token
 from mistify_server.identity.callers import Scope
 from mistify_server.store.changes import JobChanged, Submission
 from mistify_server.store.directory import open_store
-from mistify_server.store.jobs import JobStore
+from mistify_server.store.jobs import JobSearch, JobStore
 from mistify_server.store.plans import BatchPlan
+from mistify_server.store.removal import remove_ended
 from mistify_server.store.tuning import Member
 from tests.support.fleets import device
 from tests.support.stored import digits_job
@@ -113,6 +115,49 @@ def test_the_other_jobs_are_listed(
         newest = store.jobs.page(2, 9, selection=selection)
         oldest = store.jobs.page(9, 9, newest.next_page_token).jobs
         assert ([part.job.id for part in newest.jobs][:1], [part.job.id for part in oldest]) == (["c"], ["a"])
+
+
+def test_a_job_that_may_be_unfinished_counts_as_such(tmp_path: Path) -> None:
+    digits_job(tmp_path)
+    with open_store(tmp_path) as store:
+        (job,) = store.jobs.page(9, 999).jobs
+        submitter = job.job.submitted_by
+        assert (store.jobs.all_ended(), store.jobs.unfinished_of(submitter)) == (True, 0)
+        change(tmp_path, "UPDATE jobs SET state = 'held'")
+        assert (store.jobs.all_ended(), store.jobs.unfinished_of(submitter)) == (False, 1)
+
+
+def test_a_removed_job_that_cannot_be_read_keeps_no_other_one(tmp_path: Path, plan: BatchPlan) -> None:
+    with open_store(tmp_path) as store:
+        for job_id in ("new", "old"):
+            job = Job(job_id, JobState.DONE, (), created_unix_ms=0)
+            store.jobs.create(Submission(job, [plan], "[]", None))
+            store.jobs.hide(job_id, 1)
+        change(tmp_path, "UPDATE jobs SET state = 'held' WHERE id = 'new'")
+        removal = remove_ended(store, ["new", "old"], busy_since=0.0)
+        assert {job_id: error.code for job_id, error in removal.kept.items()} == {
+            "new": ErrorCode.STORE_VERSION
+        }
+        assert [job.id for job in store.jobs.page(9, 9, search=JobSearch(removed=True)).unreadable] == ["new"]
+        assert not store.jobs.page(9, 9, search=JobSearch(removed=True)).jobs
+
+
+def test_a_package_that_may_be_rolled_out_is_kept(tmp_path: Path) -> None:
+    job = digits_job(tmp_path)
+    with open_store(tmp_path) as store:
+        store.tuning.remove_group("home")
+        store.rollouts.put(rollout_of(job, RolloutState.STOPPED))
+        change(tmp_path, "UPDATE rollouts SET state = 'adrift'")
+        with pytest.raises(MistifyError, match="installs a package of the job") as raised:
+            store.jobs.hide(job.id, 1)
+        assert raised.value.code is ErrorCode.CONFLICT
+
+
+def rollout_of(job: Job, state: RolloutState) -> Rollout:
+    goal = job.goals[0].id
+    return Rollout(
+        "r", job.id, goal, "0" * 64, goal, "*", (1.0,), RolloutCriteria(), state, 0, 0, "", 0, "local"
+    )
 
 
 def test_jobs_are_counted_in_the_states_that_are_known(tmp_path: Path) -> None:
