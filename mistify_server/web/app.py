@@ -19,6 +19,7 @@ from mistify_server.web.assets import asset_routes
 from mistify_server.web.bodies import described_body, small_body
 from mistify_server.web.client import client_routes
 from mistify_server.web.compression import PageCompressionMiddleware
+from mistify_server.web.cut_off import CutOffMiddleware
 from mistify_server.web.fleet import fleet_routes
 from mistify_server.web.jobs import job_routes
 from mistify_server.web.metrics import TimingMiddleware, metrics_routes
@@ -71,6 +72,7 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     if services.traces.enabled:
         app.add_middleware(TracingMiddleware, traces=services.traces)
     app.add_middleware(AccessMiddleware, sessions=sessions, audit=services.access.audit, origins=origins)
+    app.add_middleware(CutOffMiddleware)
     app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)
     app.include_router(job_routes(services.porting, services.removals))
