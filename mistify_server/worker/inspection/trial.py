@@ -23,6 +23,8 @@ _LEAST_STEPS: Final = 20
 def trial_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates, tested: int) -> SourceTrial:
     """Return the result of a trial, in which a copy of the source is tuned for a second or two.
 
+    A source that makes no mistake is what tuning it would return, so that nothing is trained.
+
     Args:
         trainer: The trainer of the copy; it may have been traced already when the steps were timed.
         setup: The data and settings for training.
@@ -35,6 +37,9 @@ def trial_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates, t
     steps = min(estimates.source_steps, max(affordable, _LEAST_STEPS))
     if not steps:
         return trial
+    if estimates.accuracy == setup.metric.perfect:  # such a source is not tuned (`tuned_source`)
+        update = {"steps": estimates.source_steps, "accuracy": estimates.accuracy}
+        return trial.model_copy(update={**update, "scores": estimates.output_scores})
     first = min(steps, max(ceil(_SHARE * steps), _LEAST_STEPS))
     for part in filter(None, (first, steps - first)):
         trainer.start_average()
