@@ -21,10 +21,10 @@ _OPERATION_MODULES: Final = "keras.src.ops."
 
 #: Private counterparts of public modules of functions: their operation classes are not public.
 _MODULES: Final = {
-    "keras.src.ops.core": ("Slice",),
+    "keras.src.ops.core": ("Slice", "Unstack"),
     "keras.src.ops.math": ("Logsumexp",),
     "keras.src.ops.nn": ("Sigmoid", "Softmax"),
-    "keras.src.ops.numpy": ("Add", "Argmax", "Argmin", "Concatenate", "Multiply"),
+    "keras.src.ops.numpy": ("Add", "Argmax", "Argmin", "Concatenate", "Multiply", "Split"),
     "keras.src.applications.convnext": ("LayerScale", "StochasticDepth"),
     "keras.src.backend": ("get_keras_mask", "set_keras_mask"),
 }

@@ -209,9 +209,15 @@ OPERATIONS: Mapping[type, Body] = {
 }
 
 VOLUMES: Mapping[type, Body] = {
+    layers.AveragePooling3D: _applied(layers.AveragePooling3D, (3, 2, 2), 2, padding="same"),
     layers.Conv3D: _applied(layers.Conv3D, 4, 2, name="conv3d"),
     layers.Conv3DTranspose: _applied(layers.Conv3DTranspose, 4, 3, strides=2, name="conv3d"),
     layers.Cropping3D: _applied(layers.Cropping3D, 1),
+    layers.GlobalAveragePooling3D: _applied(layers.GlobalAveragePooling3D),
+    layers.GlobalMaxPooling3D: _applied(layers.GlobalMaxPooling3D),
+    layers.MaxPooling3D: _applied(layers.MaxPooling3D, (2, 3, 2), (1, 2, 2)),
+    layers.SpatialDropout3D: _applied(layers.SpatialDropout3D, 0.1),
+    layers.UpSampling3D: _applied(layers.UpSampling3D),
     layers.ZeroPadding3D: _applied(layers.ZeroPadding3D, 1),
 }
 

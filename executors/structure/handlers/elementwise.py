@@ -17,6 +17,7 @@ from executors.structure.handlers.base import (
     register,
     require_channels_last,
 )
+from executors.structure.served_pooling import SERVED_POOLING
 from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
@@ -34,19 +35,24 @@ class PassesChannels(LayerHandler):
 @register(
     layers.AveragePooling1D,
     layers.AveragePooling2D,
+    layers.AveragePooling3D,
     layers.CenterCrop,
     layers.Cropping1D,
     layers.Cropping2D,
     layers.Cropping3D,
     layers.GlobalAveragePooling1D,
     layers.GlobalAveragePooling2D,
+    layers.GlobalAveragePooling3D,
     layers.GlobalMaxPooling1D,
     layers.GlobalMaxPooling2D,
+    layers.GlobalMaxPooling3D,
     layers.MaxPooling1D,
     layers.MaxPooling2D,
+    layers.MaxPooling3D,
     layers.Resizing,
     layers.UpSampling1D,
     layers.UpSampling2D,
+    layers.UpSampling3D,
     layers.ZeroPadding1D,
     layers.ZeroPadding2D,
     layers.ZeroPadding3D,
@@ -70,25 +76,35 @@ class Pooling(PassesChannels):
         return (over(OperatorKind.RESHAPE, inputs[0]), made, over(OperatorKind.RESHAPE, output))
 
     def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Return six for each dimension with repeated positions, for any batch size."""
+        """Return six for each dimension with repeated positions, for any batch size, and five for volumes."""
+        if type(node.layer) in SERVED_POOLING:
+            return 5
         if getattr(node.layer, "interpolation", "nearest") != "nearest":
             return 1
         return 6 * _REPEATING.get(type(node.layer), 0) or 1
 
 
 #: Layers that repeat positions -> number of dimensions.
-_REPEATING: Mapping[type, int] = {layers.UpSampling1D: 1, layers.UpSampling2D: 2}
+_REPEATING: Mapping[type, int] = {
+    layers.UpSampling1D: 1,
+    layers.UpSampling2D: 2,
+    layers.UpSampling3D: 3,
+}
 
 #: Layer -> kind of its operation; other layers move elements.
 _POOLING: Mapping[type, OperatorKind] = {
     layers.AveragePooling1D: OperatorKind.AVERAGE_POOL,
     layers.AveragePooling2D: OperatorKind.AVERAGE_POOL,
+    layers.AveragePooling3D: OperatorKind.AVERAGE_POOL,
     layers.GlobalAveragePooling1D: OperatorKind.MEAN,
     layers.GlobalAveragePooling2D: OperatorKind.MEAN,
+    layers.GlobalAveragePooling3D: OperatorKind.MEAN,
     layers.GlobalMaxPooling1D: OperatorKind.MEAN,
     layers.GlobalMaxPooling2D: OperatorKind.MEAN,
+    layers.GlobalMaxPooling3D: OperatorKind.MEAN,
     layers.MaxPooling1D: OperatorKind.MAX_POOL,
     layers.MaxPooling2D: OperatorKind.MAX_POOL,
+    layers.MaxPooling3D: OperatorKind.MAX_POOL,
 }
 
 
@@ -104,6 +120,7 @@ _POOLING: Mapping[type, OperatorKind] = {
     layers.ReLU,
     layers.SpatialDropout1D,
     layers.SpatialDropout2D,
+    layers.SpatialDropout3D,
 )
 class Pointwise(PassesChannels):
     """Layers that are fused into the preceding one, or do nothing at inference."""

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import keras
@@ -45,6 +46,32 @@ def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Mode
         if value is not None and key != "training"
     }
     return _called(name, layer, list(inputs.values()), args, kwargs)
+
+
+def parted(operation: Any, arguments: Any) -> keras.Model | None:
+    """Return a call that divides a tensor as a functional model that selects each of the parts.
+
+    Args:
+        operation: An operation or a layer.
+        arguments: Arguments of the call, as stored by Keras.
+
+    Returns:
+        None for other calls, and for a division of the batch.
+    """
+    if type(operation) not in (keras_internals.numpy.Split, keras_internals.core.Unstack):
+        return None
+    (tensor,) = arguments.keras_tensors
+    axis, parts = operation.axis % tensor.ndim, operation.compute_output_spec(tensor)
+    if axis == 0:
+        return None
+    if type(operation) is keras_internals.core.Unstack:
+        keys: list[int | slice] = list(range(len(parts)))
+    else:
+        ends = accumulate(part.shape[axis] for part in parts)
+        keys = [slice(end - part.shape[axis], end) for part, end in zip(parts, ends, strict=True)]
+    inputs = _input_like(tensor)
+    outputs = [inputs[(*[slice(None)] * axis, key)] for key in keys]
+    return keras.Model(inputs, outputs, name=operation.name)
 
 
 def subclassed(model: keras.Model) -> keras.Model:

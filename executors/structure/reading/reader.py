@@ -13,7 +13,7 @@ import keras
 from executors.structure import keras_internals
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Graph, Node, Shape, TensorRef, map_leaves, set_weights
-from executors.structure.reading.composites import expanded, masked, subclassed
+from executors.structure.reading.composites import expanded, masked, parted, subclassed
 from executors.structure.reading.operations import as_layer_call
 
 #: The class of models made by `keras.Model(inputs, outputs)`.
@@ -114,6 +114,8 @@ class _Reader:
                     "use the weight inside a layer, and register a handler for it"
                 )
         inputs = [tensors[id(item)] for item in values if isinstance(item, keras.KerasTensor)]
+        if (parts := parted(operation, arguments)) is not None:
+            return self.read(parts, inputs, f"{wanted}_")
         if isinstance(operation, keras.Model) or not self._is_leaf(operation):
             return self.read(expanded(wanted, operation, arguments), inputs, f"{wanted}_")
         args = map_leaves(args, keras.KerasTensor, resolve)

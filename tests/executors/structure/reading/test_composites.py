@@ -251,3 +251,25 @@ def test_an_implicit_mask_is_refused():
     source = keras.Model(inputs, layers.Dense(2)(Block(6, name="block")(x)))
     with pytest.raises(UnsupportedLayerError, match=r"'block' .* mask of an Embedding"):
         analyse(source)
+
+
+DIVISIONS = {
+    "equal parts": (lambda x: keras.ops.split(x, 3, axis=-1), [2, 2, 2]),
+    "parts of given sizes": (lambda x: keras.ops.split(x, [1, 3], axis=2), [1, 2, 3]),
+    "steps": (lambda x: keras.ops.unstack(x, axis=1), [6, 6, 6, 6]),
+}
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_a_tensor_is_divided_by_selecting_its_parts(name):
+    divide, sizes = DIVISIONS[name]
+    inputs = keras.Input((4, 3))
+    x = layers.Dense(6, name="hidden")(layers.Dense(5, name="before")(inputs))
+    parts = divide(keras.ops.tanh(x))
+    assert [part.shape[-1] for part in parts] == sizes
+    heads = [layers.Dense(2, name=f"head{number}")(part) for number, part in enumerate(parts)]
+    source = randomised(keras.Model(inputs, heads))
+    structure = analyse(source)
+    assert structure.widths == {"before": 5} | ({"hidden": 6} if name == "steps" else {})
+    arrays = batch(source)
+    same(outputs(source, arrays), outputs(narrow(structure, {}), arrays))
