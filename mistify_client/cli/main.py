@@ -62,10 +62,10 @@ def port(
 ) -> None:
     """Port a model to every goal of CONFIG.
 
-    Repeating the command resumes the same job, unless it was cancelled. Exit codes: 0 all goals met, 11 some
-    goals not met, 1 the job failed, 2 invalid input and nothing was started, 3 something named in the input
-    does not exist, 5 the token was rejected, 8 no server, 9 cancelled, 15 the job runs, but the token has no
-    scope to read its progress, 130 interrupted.
+    Repeating the command resumes the same job, unless it was cancelled, or CONFIG or a file that it names has
+    changed. Exit codes: 0 all goals met, 11 some goals not met, 1 the job failed, 2 invalid input and nothing
+    was started, 3 something named in the input does not exist, 5 the token was rejected, 8 no server, 9
+    cancelled, 15 the job runs, but the token has no scope to read its progress, 130 interrupted.
     """
     with reported_errors(), errors_of(str(config)):
         text = _timed(read_text(config), time)

@@ -4,14 +4,15 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from mistify.jobs.job import Goal, JobPriority
+from mistify.errors import MistifyError
+from mistify.jobs.job import Goal, Job, JobPriority
 from mistify.wording import counted, listed, names_by
 from mistify_client.cli.errors import EXIT_INTERRUPTED
 from mistify_client.cli.serving import Serving, announcing_backoff
@@ -19,7 +20,7 @@ from mistify_client.porting.follow import EXIT_UNMET, EXIT_UNSEEN, finish, follo
 from mistify_client.porting.local_files import local_files
 from mistify_client.porting.plan_report import plan_report, plan_tree
 from mistify_client.porting.progress import Display, display
-from mistify_client.porting.submission import attach
+from mistify_client.porting.submission import attach, run_alone
 from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.unseen import UnseenJobError, accepted
@@ -48,9 +49,10 @@ def port_goals(
     console = Console()
     with _session(serving, console) as (client, shown):
         text = _with_files_sent(text, serving, shown.show_line, for_job=True)
-        server = serving.remote or f"store:{serving.store}"
-        job = attach(client, text, out, server, name=name, tags=tags, priority=priority)
+        server, content = serving.remote or f"store:{serving.store}", _by_content(text, serving)
+        job = attach(client, text, out, server, content=content, name=name, tags=tags, priority=priority)
         shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
+        _run_alone(client, job, serving, shown)
         if others := packages_of_others(out, job):
             shown.show_line(f"{out} keeps the packages of another job as they are: {listed(others)}")
         _warn(job.goals, shown)
@@ -93,6 +95,7 @@ def add_goals(
         text = _with_files_sent(text, serving, shown.show_line)
         job = client.add_goals(job_id, text)
         shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
+        _run_alone(client, job, serving, shown)
         _warn((goal for goal in job.goals if goal.id in only), shown)
         with accepted(job.id):
             job, damaged = follow(client, job, out, shown, only)
@@ -123,6 +126,24 @@ def _with_files_sent(
     with FilesClient(serving.remote, serving.token, backoff=backoff) as client:
         files.send(client, show_line, for_job=for_job)
     return files.text
+
+
+def _by_content(text: str, serving: Serving) -> str:
+    """Return a config with its files identified by their content, as it is already for a remote server.
+
+    It is unchanged if a file cannot be read, which the server reports.
+    """
+    if serving.remote is None:
+        with suppress(MistifyError):
+            return local_files(text, serving.roots).text
+    return text
+
+
+def _run_alone(client: PortingClient, job: Job, serving: Serving, shown: Display) -> None:
+    """Let only this job run on a server for this command."""
+    paused = run_alone(client, job) if serving.remote is None else []
+    if paused:
+        shown.show_line(f"paused until their commands are repeated, unfinished: {listed(paused)}")
 
 
 @contextmanager

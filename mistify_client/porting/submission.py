@@ -17,7 +17,7 @@ SUBMISSION = ".mistify-job.json"
 
 @dataclass(frozen=True)
 class SavedSubmission:
-    """The record of a submission: its key, the SHA-256 of its config, and its server."""
+    """The record of a submission: its key, the SHA-256 of its config and files, and its server."""
 
     key: str
     config_sha256: str
@@ -30,24 +30,26 @@ def attach(
     out: Path,
     server: str,
     *,
+    content: str = "",
     name: str = "",
     tags: Sequence[str] = (),
     priority: JobPriority = JobPriority.NORMAL,
 ) -> Job:
     """Submit a config, or return the job that an earlier run started for it.
 
-    A new job is started if the config or the server has changed, or if the earlier job failed or was
-    cancelled.
+    A new job is started if the config, one of its files or the server has changed, or if the earlier job
+    failed or was cancelled.
 
     Args:
         config: JSON of the config.
         out: The output directory, in which the submission is recorded.
         server: Identifies the server: an address, or the store of an embedded one.
+        content: The config with its files identified by their content; empty if `config` does so.
         name: Name of a new job, for people.
         tags: Tags of a new job.
         priority: Priority of a new job.
     """
-    digest = hashlib.sha256(config.encode()).hexdigest()
+    digest = hashlib.sha256((content or config).encode()).hexdigest()
     earlier = _read(out / SUBMISSION)
     if earlier is not None and (earlier.config_sha256, earlier.server) == (digest, server):
         job = client.submit(config, earlier.key, name, tags, priority)
@@ -62,6 +64,24 @@ def attach(
         if error.problems:  # rejected: there is no job to return to
             (out / SUBMISSION).unlink()
         raise
+
+
+def run_alone(client: PortingClient, job: Job) -> list[str]:
+    """Pause the unfinished jobs of earlier commands on a server for one command, and let this job continue.
+
+    Nobody waits for the others: they would only slow this one down. The same command as before continues a
+    paused job.
+
+    Returns:
+        The ids of the jobs that are paused now.
+    """
+    others = [part.job for part in client.jobs() if part.job.id != job.id and not part.job.state.ended]
+    for other in others:
+        if other.state is not JobState.PAUSED:
+            client.pause(other.id)
+    if job.state is JobState.PAUSED:
+        client.resume(job.id)
+    return [other.id for other in others]
 
 
 def _read(path: Path) -> SavedSubmission | None:
