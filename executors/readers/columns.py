@@ -21,7 +21,7 @@ from executors.readers.cells import (
     is_whole,
     names_of,
 )
-from executors.readers.formats import Answers, Arrays, Request, Schema, X, Y, append
+from executors.readers.formats import Answers, Arrays, Request, Schema, X, Y, append, first_of
 from executors.structure.signature import Input, Output
 from mistify.errors import Problem
 from mistify.wording import counted, listed
@@ -159,7 +159,7 @@ def _check_number(path: Path, columns: Sequence[str], tensor: Input) -> None:
 
 
 def _column(columns: list[str], name: str, alias: str, count: int) -> str | None:
-    return name if name in columns else alias if count == 1 and alias in columns else None
+    return first_of(columns, name, alias if count == 1 else name)
 
 
 def _converted(path: Path, name: str, row: Row, convert: Cells) -> Array:

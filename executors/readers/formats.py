@@ -11,7 +11,7 @@ import numpy as np
 from executors.data.dataset import ClassNames, Origin
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
-from executors.structure.signature import Activation, Output, Shape, Signature, Tensor
+from executors.structure.signature import Activation, Output, Shape, Signature, Tensor, usable_input_name
 from mistify.config.data.dataset import TextSettings
 from mistify.errors import Problem
 from mistify.scenarios.space import TaskSpace
@@ -184,9 +184,13 @@ def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]
 def first_of(names: Sequence[str], wanted: str, alias: str) -> str | None:
     """Return the name of an array in a file, or None if it is missing.
 
+    The array may have the name that an input has in the user's model, such as `input.1`.
+
     Args:
         names: Names of the arrays in the file.
         wanted: Name of the tensor in the model.
         alias: An alternative name, such as `x`.
     """
-    return next((name for name in (wanted, alias) if name in names), None)
+    if wanted in names or alias in names:
+        return wanted if wanted in names else alias
+    return next((name for name in names if usable_input_name(name) == wanted), None)

@@ -1,9 +1,10 @@
 """The signature of a model: names, shapes and types of its inputs and outputs."""
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import keras
 
@@ -12,6 +13,10 @@ from executors.structure import keras_internals
 layers = keras.layers
 
 Shape: TypeAlias = tuple[int | None, ...]
+
+#: Names that LiteRT keeps for inputs, and what it does not keep in others.
+_INPUT_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_UNUSABLE: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 #: Layers that do not change an output except for its shape.
 _SHAPING = (
@@ -92,6 +97,14 @@ def signature_of(model: keras.Model) -> Signature:
         for name, tensor in zip(output_names(model), model.outputs, strict=True)
     )
     return Signature(tuple(inputs), tuple(outputs))
+
+
+def usable_input_name(name: str) -> str:
+    """Return a name that LiteRT accepts for an input: `input.1` becomes `input_1`."""
+    if _INPUT_NAME.fullmatch(name):
+        return name
+    usable = _UNUSABLE.sub("_", name).strip("_")
+    return usable if usable[:1].isalpha() else f"input_{usable}".rstrip("_")
 
 
 def input_names(model: keras.Model) -> list[str]:

@@ -11,12 +11,20 @@ from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
 from executors.sources.keras.lora import without_lora
 from executors.structure import Structure, UnsupportedLayerError, analyse, keras_internals, narrow
+from executors.structure.graph import Graph
 from executors.structure.reading.reader import read_graph
+from executors.structure.signature import usable_input_name
+from mistify.wording import numbered
 
 _HALVES: Final = ("float16", "bfloat16")
 
 #: The maximum memory for one inference, in bytes.
 _INFERENCE = 4 * GIB
+
+_UNCHANGED: Final = (
+    "replace it, register a handler (CONTRIBUTING.md), or have the model packaged without adaptation: "
+    'write it with model.export("DIRECTORY"), and name that directory'
+)
 
 
 def flatten(path: Path | str, model: keras.Model) -> keras.Model:
@@ -38,12 +46,21 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     try:
         structure = analyse(model)
         _check_memory(path, structure)
+        structure = replace(structure, graph=_with_usable_inputs(structure.graph))
         flat = _in_float32(narrow(structure, {}))
     except (UnsupportedLayerError, TypeError) as error:
-        raise invalid(
-            path, str(error), "a functional model of supported layers", "see CONTRIBUTING.md"
-        ) from error
+        raise invalid(path, str(error), "a functional model of supported layers", _UNCHANGED) from error
     return flat
+
+
+def _with_usable_inputs(graph: Graph) -> Graph:
+    """Return a graph with names of inputs that LiteRT accepts, and that no layer has."""
+    taken, inputs = set(graph.layers), {}
+    for tensor, name in graph.inputs.items():
+        usable = usable_input_name(name)
+        inputs[tensor] = name if usable == name else numbered(usable, taken)
+        taken.add(inputs[tensor])
+    return replace(graph, inputs=inputs)
 
 
 def _in_float32(model: keras.Model) -> keras.Model:

@@ -13,8 +13,8 @@ from executors.inspection.errors import invalid
 from executors.sources.onnx.batch import Array
 from executors.sources.onnx.graph import Graph
 from executors.sources.onnx.kinds import KERAS_TYPES
-from executors.sources.onnx.names import usable
 from executors.sources.onnx.values import Value
+from executors.structure.signature import usable_input_name
 from mistify.parsing.validation import unknown_name
 
 #: Operators that treat axis 1 as channels.
@@ -137,7 +137,7 @@ def _input(path: Path, graph: Graph, info: Any, requested: Sequence[int] | None,
         )  # fmt: skip
     axes = _placed(graph, info.name, len(declared), batch)
     by_axis = [*shape[:batch], None, *shape[batch:]]
-    tensor = keras.Input([by_axis[axis] for axis in axes[1:]], name=usable(info.name), dtype=dtype)
+    tensor = keras.Input([by_axis[axis] for axis in axes[1:]], name=usable_input_name(info.name), dtype=dtype)
     return Input(info.name, Value(tensor, axes), own[batch], kind.elem_type)
 
 

@@ -23,6 +23,7 @@ from executors.sources.onnx.names import usable
 from executors.sources.onnx.registry import OPERATORS, Argument, Node
 from executors.sources.onnx.values import Merged, Value
 from executors.structure import keras_internals
+from executors.structure.signature import usable_input_name
 from mistify.errors import MistifyError
 
 #: Operators that the reader handles itself.
@@ -67,7 +68,7 @@ def translated(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> 
     inputs = network_inputs(path, graph, sizes)
     constants = constant_inputs(path, graph, sizes)
     outputs = [output.name for output in graph.proto.output]
-    builder = Builder([*(usable(each.name) for each in inputs), *map(usable, outputs)])
+    builder = Builder([*(usable_input_name(each.name) for each in inputs), *map(usable, outputs)])
     values: dict[str, Argument] = {**graph.weights, **constants, **{each.name: each.value for each in inputs}}
     nodes = fused(graph.nodes, graph.weights, outputs)
     _Walk(path, graph, builder, values).visit(nodes)

@@ -67,15 +67,18 @@ def test_an_unreadable_file_is_left_to_the_server(service, serving, config, out,
     assert [request.config_json for request in sent(service, pb.SubmitBatchRequest)] == [text]
 
 
+@pytest.fixture
+def commands(config, out, serving):
+    return {
+        "port": lambda: port_goals(config, out, serving),
+        "add": lambda: add_goals("job-1", config, ["half"], out, serving),
+    }
+
+
 @pytest.mark.parametrize("command", ["port", "add"])
-def test_unfinished_jobs_of_earlier_commands_do_not_slow_a_command_down(
-    service, serving, config, out, capsys, command
-):
+def test_unfinished_jobs_of_earlier_commands_do_not_slow_a_command_down(service, commands, capsys, command):
     service.fake.job = replace(service.fake.job, state=JobState.RUNNING)
-    if command == "port":
-        port_goals(config, out, serving)
-    else:
-        add_goals("job-1", config, ["half"], out, serving)
+    commands[command]()
     assert [request.job_id for request in sent(service, pb.PauseJobRequest)] == ["job-2", "job-3"]
     assert "paused until their commands are repeated, unfinished: job-2 and job-3" in capsys.readouterr().out
 

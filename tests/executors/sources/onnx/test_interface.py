@@ -36,7 +36,7 @@ def loaded(tmp_path: Path) -> KerasSource:
 
 EXPECTED = SourceInterface(
     inputs=(
-        SourceTensor(name="input.1", source="input.1", axes=(0, 3, 1, 2), dtype="float32"),
+        SourceTensor(name="input_1", source="input.1", axes=(0, 3, 1, 2), dtype="float32"),
         SourceTensor(name="numbers", source="numbers", axes=(0, 1), dtype="int64"),
     ),
     outputs=(
