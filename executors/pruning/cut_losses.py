@@ -117,10 +117,16 @@ class CutLosses:
             if node.name in fitted:
                 fit_layer(node, self._first(inputs), results[node.name], keep)
         outputs = self._judged(graph, tensors)
+        self._undo_cut()
+        return outputs
+
+    def _undo_cut(self) -> None:
+        """Restore the masks, which norms read as well, and the weights."""
+        structure = self._original.structure
+        self._masks.choose({name: np.ones(group.size, bool) for name, group in structure.groups.items()})
         for name, own in structure.graph.variables.items():
             for variable, weight in zip(own, self._original.weights[name], strict=True):
                 variable.assign(weight)
-        return outputs
 
     def _loss(self, outputs: Sequence[tf.Tensor], source: Sequence[tf.Tensor]) -> float:
         """Return the distance of outputs from the source's; for classes, their divergence in nats."""

@@ -68,6 +68,20 @@ def test_each_cut_is_undone(losses, trained, training_setup):
     assert losses_of(trained, training_setup, [last]) == {last: losses[last]}
 
 
+def test_each_cut_under_a_layer_norm_is_undone(digits):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.Dense(16, name="stream")(layers.Flatten()(inputs))
+    inner = layers.Dense(12, "relu", name="inner")(layers.LayerNormalization()(x))
+    x = layers.Add()([x, layers.Dense(16, name="back")(inner)])
+    outputs = layers.Dense(10, "softmax", name="digit")(layers.LayerNormalization()(x))
+    model = keras.Model(inputs, outputs)
+    setup = TrainingSetup(*digits, None, TrainingParams(batch_size=32))
+    losses = losses_of(model, setup)
+    assert list(losses) == ["stream", "inner"]
+    assert losses_of(model, setup, ["inner"]) == {"inner": losses["inner"]}
+
+
 def test_the_loss_is_the_distance_of_the_outputs_after_the_best_fit():
     """With one layer behind the cut, that is a linear regression; its inputs have no noise to overfit."""
     keras.utils.set_random_seed(0)
