@@ -19,7 +19,7 @@ from mistify_client.runtime.options import Option, PackageOptions
 from mistify_client.runtime.preparing import InputPreparation
 from mistify_client.runtime.samples import InputSamples
 from mistify_client.runtime.statistics import Recorder, Statistics
-from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.switchboard import DEFAULT_OPTION, Switchboard
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,7 @@ class LoadedPackage:
         self.recorder = recorder
         self.generation = generation
         self._samples = samples
+        self._option = DEFAULT_OPTION
         self._lock = threading.Lock()
 
     def run(
@@ -146,8 +147,24 @@ class LoadedPackage:
         """Return statistics on the inferences of the last seconds."""
         return self.recorder.observed().statistics(self.options.ids, seconds)
 
+    def switch(self, switchboard: Switchboard, option: str) -> None:
+        """Select an option in all processes; only in this one if the switchboard keeps none of the version.
+
+        Args:
+            option: Its id.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such option.
+        """
+        self._option = self.options.place_of(option)
+        if switchboard.holds(self.generation):
+            switchboard.switch_in(self.generation, self._option)
+
     def _wanted(self, switchboard: Switchboard) -> int:
-        return self.options.chosen(switchboard.option_in(self.generation))
+        """Return the index of the selected option; the last one if later versions took its place."""
+        if switchboard.holds(self.generation):
+            self._option = switchboard.option_in(self.generation)
+        return self.options.chosen(self._option)
 
 
 def _examples(values: Mapping[str, Array]) -> int:

@@ -177,7 +177,7 @@ class PortedModel:
         return self._loaded.running(self._switchboard).id
 
     def switch(self, option: str) -> None:
-        """Run another option, in every process that uses the package.
+        """Run another option, in every process that uses the package and runs the same version.
 
         Takes no longer than writing a number. All branches and exits are in memory, so they run from the next
         inference. The blocks of a subnet are loaded in the background, starting with the next inference; so
@@ -189,8 +189,7 @@ class PortedModel:
         Raises:
             MistifyError: NOT_FOUND, the package has no such option.
         """
-        loaded = self._loaded
-        self._switchboard.switch_in(loaded.generation, loaded.options.place_of(option))
+        self._loaded.switch(self._switchboard, option)
 
     @property
     def answered(self) -> tuple[int, ...]:

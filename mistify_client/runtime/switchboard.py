@@ -29,6 +29,10 @@ _FILE: Final = "switchboard"
 _MAGIC: Final = b"MISTIFY\1"
 _GENERATION, _OPTIONS, _ALONE_UNTIL = 2, 3, 5
 _GENERATIONS: Final = 2**32
+
+#: Number of versions whose options are kept.
+_KEPT: Final = 2
+
 _INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_OPTION.to_bytes(4, "little", signed=True) + bytes(4)
 _EARLIER_BYTES: Final = 20
 
@@ -122,9 +126,13 @@ class Switchboard:
     def option(self, option: int) -> None:
         self.switch_in(self.generation, option)
 
+    def holds(self, generation: int) -> bool:
+        """Check whether an option of a version is kept: of the current and the previous one."""
+        return (self.generation - generation) % _GENERATIONS < _KEPT
+
     def option_in(self, generation: int) -> int:
         """Return the index of the option of the current version, or of the previous one if it still runs."""
-        return self._signed[_OPTIONS + generation % 2]
+        return self._signed[_OPTIONS + generation % _KEPT]
 
     @property
     def alone(self) -> bool:
@@ -141,7 +149,7 @@ class Switchboard:
 
     def switch_in(self, generation: int, option: int) -> None:
         """Set the option of a version."""
-        self._signed[_OPTIONS + generation % 2] = option
+        self._signed[_OPTIONS + generation % _KEPT] = option
 
     def bump(self) -> None:
         """Announce another current version, as `announce` does."""

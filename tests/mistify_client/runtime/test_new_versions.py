@@ -195,6 +195,24 @@ def test_a_newer_version_does_not_wait_for_the_retry_of_an_older_one(branch_pack
     assert timed.runs(101, expected["image"]) == "new"
 
 
+def test_a_version_keeps_its_option_while_several_later_ones_cannot_be_loaded(
+    branch_package, package, expected
+):
+    model, image = load(branch_package), expected["image"]
+    model.switch("branch-2")
+    for _ in range(2):
+        install(branch_package, package)
+        damage(current(branch_package))
+        model(image)
+        join_loading()
+    shared = Switchboard.open(state_directory(branch_package))
+    shared.option = 0  # of the last version
+    np.testing.assert_allclose(model(image), expected["branches"][2], atol=1e-6)
+    model.switch("branch-1")
+    np.testing.assert_allclose(model(image), expected["branches"][1], atol=1e-6)
+    assert shared.option == 0
+
+
 def test_the_shipped_version_is_loaded_if_the_current_one_is_damaged(
     branch_package, package, expected, caplog
 ):
