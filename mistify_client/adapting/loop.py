@@ -167,8 +167,9 @@ class AdaptationLoop:
 
     def _install(self, running: _Running) -> None:
         statistics = running.adapter.statistics
+        self._installed_at = self._clock()  # also if it fails, as on a full disk: copies wear flash memory
         running.version = install_adapted(self._package, running.version, statistics)
-        running.installed, self._installed_at = statistics, self._clock()
+        running.installed = statistics
         self._note(running, "installed", "the data have shifted")
 
     def _restore(self, running: _Running, reason: str) -> None:

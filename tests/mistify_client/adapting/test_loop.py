@@ -16,6 +16,7 @@ from mistify_client.adapting.storage import AdaptationStorage
 from mistify_client.runtime.samples import samples_directory
 from mistify_client.runtime.versions import current, install, previous, roll_back, state_directory
 from tests.support.adaptable import Camera, digits, dirty, make_package, shuffled
+from tests.support.disks import files_limited_to
 
 IMAGES, CLASSES = digits()
 PACKAGES = ["adaptable", "adaptable_float16", "adaptable_dynamic", "adaptable_branches"]
@@ -89,6 +90,21 @@ def test_installations_are_a_minute_apart_and_keep_the_version_before(package):
     assert previous(package) == package
     roll_back(package)
     assert current(package) == package
+
+
+def test_an_installation_that_fails_is_repeated_after_a_minute(package):
+    camera, failed = Camera(package), []
+    camera.shows(dirty(shuffled(IMAGES, 32)))
+    with files_limited_to((package / NETWORK).stat().st_size - 1):  # as on a full disk
+        while camera.now < 200:
+            try:
+                camera.shows(dirty(shuffled(IMAGES, 32)), seconds=0.5)
+            except OSError:
+                failed.append(camera.now)
+    assert 2 <= len(failed) <= 3
+    while camera.now < 270:
+        camera.shows(dirty(shuffled(IMAGES, 32)), seconds=0.5)
+    assert camera.events[0] == "installed"
 
 
 def test_the_first_installation_waits_for_statistics_that_have_settled(package):
