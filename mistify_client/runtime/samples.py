@@ -245,6 +245,6 @@ def _files(directory: Path) -> Iterator[Path]:
 def _remove_stale(directory: Path) -> None:
     """Remove the files of processes that have ended."""
     for path in _files(directory):
-        with path.open("rb") as file:
+        with suppress(OSError), path.open("rb") as file:  # it may be that of another user, or no file
             if try_lock(file, shared=True):
                 path.unlink()

@@ -238,7 +238,7 @@ def _living(runtimes: Path) -> Iterator[Observed]:
 def _remove_stale(runtimes: Path) -> None:
     """Remove the files of processes that have ended."""
     for path in runtimes.iterdir():
-        with path.open("rb") as file:
+        with suppress(OSError), path.open("rb") as file:  # it may be that of another user, or no file
             if try_lock(file, shared=True):
                 path.unlink()
 

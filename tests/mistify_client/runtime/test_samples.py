@@ -151,6 +151,12 @@ def test_batches_give_an_example_each(tmp_path, reader, clock):
     assert [int(one["number"]) for one in reader.new()] == [1, 2, 3]
 
 
+def test_samples_are_written_beside_what_cannot_be_opened(tmp_path, reader, clock):
+    (samples_directory(tmp_path) / "1-0").mkdir()
+    written(InputSamples(tmp_path, INPUTS, clock), clock, [7])
+    assert [int(one["number"]) for one in reader.new()] == [7]
+
+
 @pytest.mark.parametrize("content", [b"", b"other", b"MISTSAM\1" + bytes(100)])
 def test_other_files_are_ignored(tmp_path, reader, content):
     (samples_directory(tmp_path) / "1-0").write_bytes(content)

@@ -95,6 +95,13 @@ def test_other_files_are_ignored(tmp_path):
         assert observed(tmp_path) == []
 
 
+def test_a_model_is_seen_beside_what_cannot_be_opened(tmp_path):
+    (tmp_path / "runtimes" / "1-0").mkdir(parents=True)  # or the file of an app of another user
+    recorder = Recorder.open(tmp_path, 1, 0, 1)
+    assert len(observed(tmp_path)) == 1
+    del recorder
+
+
 @pytest.mark.parametrize("count", [0, 1, CAPACITY - 1, CAPACITY, 3 * CAPACITY + 7])
 def test_the_most_recent_inferences_are_kept_in_order(count):
     recorder = Recorder(2, 0, 1)
