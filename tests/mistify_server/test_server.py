@@ -1,13 +1,14 @@
 """Background work of the server."""
 
+import gc
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.server import running_server
+from mistify_server.server import reduce_garbage_collection, running_server
 from mistify_server.store.sql.jobs import SqlJobStore
 
 WaitUntil = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -64,3 +65,26 @@ async def test_an_internal_error_of_a_task_of_the_server_is_reported_at_once(
     async with serving_at(site.settings()):
         await wait_until(lambda: "broken has ended because of an internal error" in caplog.text)
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+
+
+class Cycle:
+    """Refers to itself, like what is left of a call."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def server_garbage_collection() -> Iterator[None]:
+    threshold = gc.get_threshold()
+    reduce_garbage_collection()
+    yield
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("server_garbage_collection")
+def test_what_calls_leave_in_cycles_is_released_after_some_thousands() -> None:
+    for _ in range(30_000):
+        Cycle()
+    assert sum(isinstance(each, Cycle) for each in gc.get_objects()) < 12_000
