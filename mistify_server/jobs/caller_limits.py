@@ -28,14 +28,17 @@ class CallerLimits:
         """Return how many steps of a known caller may run at the same time; None for no limit."""
         return self._known[caller].workers
 
+    def __contains__(self, caller: CallerId) -> bool:
+        """Check whether the limits of a caller are known."""
+        return caller in self._known
+
     async def learn(self, caller: CallerId) -> None:
-        """Read the limits of a caller unless they are known.
+        """Read the limits of a caller.
 
         Raises:
             MistifyError: They cannot be read.
         """
-        if caller not in self._known:
-            self._known[caller] = await asyncio.to_thread(self._read, caller)
+        self._known[caller] = await asyncio.to_thread(self._read, caller)
 
     async def refresh(self, present: Collection[CallerId]) -> None:
         """Read the limits of callers again, and forget other callers.

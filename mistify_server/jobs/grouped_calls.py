@@ -1,7 +1,7 @@
 """Calls that are answered on a thread, many at a time."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -14,6 +14,11 @@ _Answer = TypeVar("_Answer")
 MOST_TOGETHER: Final = 256
 
 
+#: Seconds after a group in which its callers may call again, to be answered together: the smaller the groups,
+#: the more time goes into what the calls of each have in common.
+_PAUSE_SECONDS: Final = 0.02
+
+
 class _Waiting(NamedTuple, Generic[_Asked, _Answer]):
     asked: _Asked
     answered: "asyncio.Future[_Answer]"
@@ -23,19 +28,25 @@ class GroupedCalls(Generic[_Asked, _Answer]):
     """Answers calls on a thread: those that arrive during an answer are answered together by the next one.
 
     Under load, many calls share one change of threads and what their answers have in common, such as a
-    transaction. Use it from one event loop.
+    transaction. A call that comes alone never waits for others. Use it from one event loop.
 
     Args:
         answer: Returns the answer or the error of each call, in order. If it raises an error that is no
             outage, the calls are answered one by one.
         most: Maximum number of calls that are answered together.
+        sleep: Waits for a number of seconds.
     """
 
     def __init__(
-        self, answer: Callable[[Sequence[_Asked]], Sequence[_Answer | Exception]], most: int = MOST_TOGETHER
+        self,
+        answer: Callable[[Sequence[_Asked]], Sequence[_Answer | Exception]],
+        most: int = MOST_TOGETHER,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._answer = answer
         self._most = most
+        self._sleep = sleep
         self._waiting: list[_Waiting[_Asked, _Answer]] = []
         self._answering: asyncio.Task[None] | None = None
 
@@ -59,6 +70,8 @@ class GroupedCalls(Generic[_Asked, _Answer]):
                     each.answered.set_exception(outcome)
                 else:
                     each.answered.set_result(outcome)
+            if len(together) > 1:
+                await self._sleep(_PAUSE_SECONDS)
 
     def _outcomes(self, asked: Sequence[_Asked]) -> Sequence[_Answer | Exception]:
         try:

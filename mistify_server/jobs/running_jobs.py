@@ -310,9 +310,8 @@ class RunningJobs:
                     if runner is None:
                         return
                     self._runners[job_id] = runner
-                async for attempt in attempts():
-                    with attempt:
-                        await self._limits.learn(runner.caller)
+                if runner.caller not in self._limits:
+                    await self._learn_limits(runner.caller)
                 end = await runner.run()
             self._job_traces.record(trace, end)
         except MistifyError:
@@ -323,6 +322,12 @@ class RunningJobs:
             runner = self._runners.get(job_id)
             async with self.held(job_id):
                 await self._end(job_id, failed, runner.lease if runner else None)
+
+    async def _learn_limits(self, caller: CallerId) -> None:
+        """Read the limits of a caller as soon as the store is available."""
+        async for attempt in attempts():
+            with attempt:
+                await self._limits.learn(caller)
 
     async def _read_runner(self, job_id: str) -> JobRunner | None:
         """Return the runner of a job, read from the store; None if it has ended."""

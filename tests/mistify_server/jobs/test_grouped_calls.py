@@ -47,6 +47,30 @@ async def test_calls_during_an_answer_share_the_next_ones() -> None:
     assert squares.groups == [[1], [2, -3, 4], [5]]
 
 
+async def test_callers_of_a_group_may_call_again_together() -> None:
+    squares, over = Squares(), asyncio.Event()
+    calls: GroupedCalls[int, int] = GroupedCalls(squares.answer, sleep=lambda _seconds: over.wait())
+    assert await answers(calls, [1, 2]) == [1, 4]
+    third = asyncio.create_task(calls(3))
+    await asyncio.sleep(0)
+    fourth = asyncio.create_task(calls(4))
+    await asyncio.sleep(0)
+    over.set()
+    assert await asyncio.gather(third, fourth) == [9, 16]
+    assert squares.groups == [[1, 2], [3, 4]]
+
+
+async def test_a_single_caller_never_waits_for_others() -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    calls: GroupedCalls[int, int] = GroupedCalls(Squares().answer, sleep=pause)
+    assert [await calls(number) for number in (1, 2, 3)] == [1, 4, 9]
+    assert pauses == []
+
+
 async def test_answers_belong_to_no_caller() -> None:
     squares = Squares()
     CALLER.set("first")
