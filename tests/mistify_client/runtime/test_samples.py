@@ -153,7 +153,8 @@ def test_batches_give_an_example_each(tmp_path, reader, clock):
 
 def test_samples_are_written_beside_what_cannot_be_opened(tmp_path, reader, clock):
     (samples_directory(tmp_path) / "1-0").mkdir()
-    written(InputSamples(tmp_path, INPUTS, clock), clock, [7])
+    samples = InputSamples(tmp_path, INPUTS, clock)
+    written(samples, clock, [7])
     assert [int(one["number"]) for one in reader.new()] == [7]
 
 
