@@ -16,7 +16,9 @@ from typing import IO, Final, NamedTuple
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 
-START_SECONDS = 60.0
+#: A server on a busy machine, or with its libraries on a cold disk, may need minutes. That it has ended is
+#: noticed at once.
+START_SECONDS = 300.0
 HEALTH_SECONDS = 10.0
 STOP_SECONDS = 20.0
 

@@ -199,7 +199,8 @@ class PooledEngine(TaskEngine):
     def _timed_out(self, attempt: "_Attempt") -> TaskFailure:
         kind, seconds = attempt.task.kind, self._deadlines[attempt.task.kind]
         if attempt.stage == LOADING:
-            return _unloadable(f"took more than {seconds:,.0f} s to load")
+            fix = "try again when the machine is less busy, or use a smaller one"
+            return _unloadable(f"took more than {seconds:,.0f} s to load", fix)
         message = f"the {kind} task was stopped because it took more than {seconds:,.0f} s"
         _log.warning(message, extra={"worker": attempt.worker, "task": kind})
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=message)
@@ -267,14 +268,9 @@ class PooledEngine(TaskEngine):
         return worker
 
 
-def _unloadable(reason: str) -> TaskFailure:
-    """Return the failure of a task with a model that crashes every worker that loads it."""
-    problem = Problem(
-        "model",
-        f"a model that {reason}",
-        "one that a worker can load",
-        "save the model again, or use a smaller one",
-    )
+def _unloadable(reason: str, fix: str = "save the model again, or use a smaller one") -> TaskFailure:
+    """Return the failure of a task with a model that no worker can load: each crashes, or takes too long."""
+    problem = Problem("model", f"a model that {reason}", "one that a worker can load", fix)
     return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {reason}", problems=(problem,))
 
 

@@ -161,6 +161,7 @@ async def test_a_model_that_never_finishes_loading_is_reported_after_the_time_li
     result = await engine.run(adapt_task(site), ignore)
     assert isinstance(result, TaskFailure)
     assert (result.code, result.message) == ("INVALID_MODEL", "the model took more than 2 s to load")
+    assert "less busy" in result.problems[0].fix
 
 
 @pytest.mark.sampled
