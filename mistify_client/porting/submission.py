@@ -17,11 +17,25 @@ SUBMISSION = ".mistify-job.json"
 
 @dataclass(frozen=True)
 class SavedSubmission:
-    """The record of a submission: its key, the SHA-256 of its config and files, and its server."""
+    """The record of a submission.
+
+    Attributes:
+        key: The key of its job.
+        config_sha256: The SHA-256 of its config.
+        server: An address, or the store of a server for one command.
+        content_sha256: The SHA-256 of its config with its files identified by their content; empty in records
+            of earlier versions.
+    """
 
     key: str
     config_sha256: str
     server: str
+    content_sha256: str = ""
+
+    def is_of(self, other: "SavedSubmission") -> bool:
+        """Check whether it is a submission of the same config with the same files to the same server."""
+        same_files = self.content_sha256 in ("", other.content_sha256)
+        return same_files and (self.config_sha256, self.server) == (other.config_sha256, other.server)
 
 
 def attach(
@@ -49,14 +63,13 @@ def attach(
         tags: Tags of a new job.
         priority: Priority of a new job.
     """
-    digest = hashlib.sha256((content or config).encode()).hexdigest()
+    submission = SavedSubmission(uuid.uuid4().hex, _digest(config), server, _digest(content or config))
     earlier = _read(out / SUBMISSION)
-    if earlier is not None and (earlier.config_sha256, earlier.server) == (digest, server):
+    if earlier is not None and earlier.is_of(submission):
         job = client.submit(config, earlier.key, name, tags, priority)
         if job.state not in (JobState.FAILED, JobState.CANCELLED):
             return job
     # The key is recorded before it is used, so that no job is lost if the command is killed in between.
-    submission = SavedSubmission(uuid.uuid4().hex, digest, server)
     write_json(out / SUBMISSION, asdict(submission), durable=True)
     try:
         return client.submit(config, submission.key, name, tags, priority)
@@ -82,6 +95,10 @@ def run_alone(client: PortingClient, job: Job) -> list[str]:
     if job.state is JobState.PAUSED:
         client.resume(job.id)
     return [other.id for other in others]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read(path: Path) -> SavedSubmission | None:

@@ -59,6 +59,15 @@ def test_a_model_that_was_trained_again_under_the_same_name_is_ported_again(
     assert {request.config_json for request in sent(service, pb.SubmitBatchRequest)} == {config}
 
 
+def test_a_record_of_an_earlier_version_is_of_the_same_job(service, serving, config, out):
+    port_goals(config, out, serving)
+    record = json.loads((out / SUBMISSION).read_text())
+    del record["content_sha256"]
+    (out / SUBMISSION).write_text(json.dumps(record))
+    port_goals(config, out, serving)
+    assert len({request.idempotency_key for request in sent(service, pb.SubmitBatchRequest)}) == 1
+
+
 def test_an_unreadable_file_is_left_to_the_server(service, serving, config, out, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "link").symlink_to(tmp_path)
