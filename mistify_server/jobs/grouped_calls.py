@@ -13,10 +13,9 @@ _Answer = TypeVar("_Answer")
 #: Default maximum number of calls that are answered together.
 MOST_TOGETHER: Final = 256
 
-
 #: Seconds after a group in which its callers may call again, to be answered together: the smaller the groups,
 #: the more time goes into what the calls of each have in common.
-_PAUSE_SECONDS: Final = 0.02
+_PAUSE_SECONDS: Final = 0.01
 
 
 class _Waiting(NamedTuple, Generic[_Asked, _Answer]):
