@@ -19,7 +19,8 @@ from mistify_client.engines.measuring import SECONDS, measured_engines
 from mistify_client.engines.subnets import measured_entries
 from mistify_client.files import damage_reported, held_alone
 from mistify_client.runtime.options import PackageOptions, options_of
-from mistify_client.runtime.versions import install_options, open_current, state_directory
+from mistify_client.runtime.version_options import install_options
+from mistify_client.runtime.versions import open_current, state_directory
 
 #: Figure -> the share by which an engine has to be better than that of the package, so that noise does not
 #: decide. Starts scatter more, because each is measured only once per process.

@@ -33,7 +33,8 @@ from mistify_client.monitor.watched_version import WatchedVersion
 from mistify_client.runtime.options import Option, PackageOptions, options_of
 from mistify_client.runtime.statistics import Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import current, read_consistently, state_directory
+from mistify_client.runtime.version_options import read_consistently
+from mistify_client.runtime.versions import current, state_directory
 
 #: How long a decision against helpers holds without another one: if the monitor was killed, apps decide
 #: again. In seconds, and in intervals.

@@ -16,7 +16,8 @@ from mistify_client.runtime.paged import open_paged
 from mistify_client.runtime.served_task import ServedTask
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.trust import Trust, check_trusted
-from mistify_client.runtime.versions import current, read_consistently
+from mistify_client.runtime.version_options import read_consistently
+from mistify_client.runtime.versions import current
 
 if TYPE_CHECKING:  # at run time, only apps with helpers need it
     from mistify_client.lending.config import LendingConfig

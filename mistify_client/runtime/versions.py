@@ -21,10 +21,9 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import locked
@@ -33,13 +32,11 @@ from mistify.package.manifest import MANIFEST, Manifest
 from mistify.package.opened import Package
 from mistify.package.signature import SIGNATURE_FILE
 from mistify.package.verification import verify
-from mistify_client.assembly.recorded_options import RecordedOptions
 from mistify_client.files import damage_reported
 from mistify_client.origin import ORIGIN
 from mistify_client.runtime.derived_versions import base_of, note_base, with_bases
 from mistify_client.runtime.interchangeable import check_interchangeable
 from mistify_client.runtime.links import link_target, set_link
-from mistify_client.runtime.options import PackageOptions
 from mistify_client.runtime.switchboard import Switchboard
 
 __all__ = ["current", "install", "previous", "roll_back"]
@@ -51,19 +48,6 @@ _PREVIOUS: Final = "previous"
 
 #: Digits of a shipped package's digest in the prefix of the names of its later versions.
 _BASE_DIGITS: Final = 16
-
-
-class HasOptions(Protocol):
-    """A result of reading a package that includes its options."""
-
-    @property
-    def options(self) -> PackageOptions:
-        """The options."""
-        ...
-
-
-_Read = TypeVar("_Read", bound=HasOptions)
-_Recorded = TypeVar("_Recorded", bound=RecordedOptions)
 
 
 def state_directory(package: Path) -> Path:
@@ -107,11 +91,7 @@ def open_current(package: Path, shipped: Package | None = None) -> Package:
         MistifyError: NOT_FOUND, there is no package; STORE_VERSION, a newer version of Mistify wrote it;
             CORRUPT_PACKAGE, with every problem in its manifest or its signature.
     """
-    return _open_current(package, state_directory(package), shipped)
-
-
-def _open_current(package: Path, state: Path, shipped: Package | None) -> Package:
-    directory = _target_in(state, _CURRENT, package, shipped) or package
+    directory = _target_in(state_directory(package), _CURRENT, package, shipped) or package
     return shipped if shipped is not None and directory == package else Package.open(directory)
 
 
@@ -202,72 +182,6 @@ def copy_package(package: Path, directory: Path) -> None:
         if (package / name).exists():
             shutil.copyfile(package / name, directory / name)
             sync_path(directory / name)
-
-
-def install_options(package: Path, recorded: _Recorded, *, expected: Path) -> _Recorded:
-    """Make the subnets of a pool, or other recorded options, those of a package, starting with the default.
-
-    The change is atomic, whenever the process ends: an option chosen among others is never applied to these.
-    A process that reads the options before they are announced announces them (`read_consistently`).
-
-    Args:
-        package: The directory of the shipped package.
-        recorded: The options of the expected version.
-        expected: The version that has to be current, as for `check_current`.
-
-    Returns:
-        The options as they were written, with their generation.
-
-    Raises:
-        MistifyError: CONFLICT, another version is current; CORRUPT_PACKAGE, the package's state is damaged.
-        OSError: The options cannot be written; the previous ones are kept.
-    """
-    state = state_directory(package)
-    with damage_reported(state), locked(state):
-        check_current(package, expected)
-        switchboard = Switchboard.open(state)
-        recorded = recorded.model_copy(update={"generation": switchboard.following})
-        recorded.save(state)
-        switchboard.announce(recorded.generation)
-    return recorded
-
-
-def read_consistently(
-    package: Path,
-    state: Path,
-    switchboard: Switchboard,
-    read: Callable[[Package, int], _Read],
-    shipped: Package | None = None,
-) -> tuple[_Read, int]:
-    """Open the current version, with a consistent version, options and choice among them.
-
-    Options that were written but not announced are announced: their writer was killed, or is still running.
-
-    Args:
-        package: The directory of the shipped package.
-        state: Its state directory.
-        read: Called with the current version and its generation; called again if another version, or other
-            options, have become current in the meantime.
-        shipped: The shipped package, if it is already open.
-
-    Returns:
-        The result of `read`, and its generation.
-    """
-    while True:
-        generation = switchboard.generation
-        result = read(_open_current(package, state, shipped), generation)
-        announced = result.options.generation
-        if announced is not None and switchboard.is_before(announced):
-            _announce(state, announced, switchboard)
-        if switchboard.generation == generation:
-            return result, generation
-        shipped = None  # it may have been replaced by another package
-
-
-def _announce(state: Path, generation: int, switchboard: Switchboard) -> None:
-    with locked(state):
-        if switchboard.is_before(generation):
-            switchboard.announce(generation)
 
 
 def check_current(package: Path, expected: Path) -> None:

@@ -16,7 +16,8 @@ from mistify.tflite.memory import memory_bytes
 from mistify.tflite.resizable import resizable
 from mistify_client.assembly.ladder import Rung, SliceLadder
 from mistify_client.files import damage_reported
-from mistify_client.runtime.versions import install_options, open_current, state_directory
+from mistify_client.runtime.version_options import install_options
+from mistify_client.runtime.versions import open_current, state_directory
 from mistify_client.slicing.candidates import SliceCandidate, candidates
 from mistify_client.slicing.customizing import factory_of, slices_held, unusable_reported
 from mistify_client.slicing.cutting import checked_slice, served_task, slice_key

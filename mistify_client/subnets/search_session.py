@@ -20,7 +20,8 @@ from mistify_client.assembly.pool import PoolEntry, SubnetPool
 from mistify_client.assembly.shipped import blocks_of, with_shipped
 from mistify_client.examples import Examples, read_arrays, with_whole_answers
 from mistify_client.files import damage_reported, held_alone
-from mistify_client.runtime.versions import install_options, open_current, state_directory
+from mistify_client.runtime.version_options import install_options
+from mistify_client.runtime.versions import open_current, state_directory
 from mistify_client.subnets.block_downloads import BlockDownloads, promising
 from mistify_client.subnets.block_latencies import SECONDS, LatencyTable, latency_table
 from mistify_client.subnets.scoring.reuse import GroupEvaluation

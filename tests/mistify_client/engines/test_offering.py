@@ -14,7 +14,8 @@ from mistify_client.assembly.executions import Execution
 from mistify_client.engines import subnets
 from mistify_client.engines.offering import best_engines, offer_engines
 from mistify_client.files import held_alone
-from mistify_client.runtime.versions import install_options, open_current, state_directory
+from mistify_client.runtime.version_options import install_options
+from mistify_client.runtime.versions import open_current, state_directory
 from tests.mistify_client.pools import (
     SUBNETS,
     list_files,

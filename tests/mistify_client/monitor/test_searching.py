@@ -17,7 +17,8 @@ from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import install_options, state_directory
+from mistify_client.runtime.version_options import install_options
+from mistify_client.runtime.versions import state_directory
 from mistify_client.subnets.search_session import adapt
 from tests.mistify_client.monitor.adapting import Entries
 from tests.mistify_client.monitor.daemons import shown

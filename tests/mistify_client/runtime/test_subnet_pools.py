@@ -12,7 +12,8 @@ from mistify_client import load
 from mistify_client.assembly.engine import Engine
 from mistify_client.runtime.options import OptionScore
 from mistify_client.runtime.switchboard import Switchboard
-from mistify_client.runtime.versions import install_options, state_directory
+from mistify_client.runtime.version_options import install_options
+from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.pools import (
     FAST,
     SUBNETS,
