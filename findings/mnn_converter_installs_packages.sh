@@ -5,9 +5,8 @@
 # NumPy alone, and is installed with it.
 # Observed: `mnnconvert` runs `pip install -U` for an SDK that sends records of its use (the size of the model, the
 # options), if that is missing: also for `--help`. It goes to the `pip` of the PATH, which need not belong to MNN's own
-# environment; when it does not, the next start tries again. On the Python that was in the PATH here it installed ten
-# packages, among them protobuf 5.29.6, which is too old for onnx 1.23.2 and TensorFlow 2.21.0. There is no question and
-# no option to switch it off; without a connection, each start waits for pip to give up.
+# environment; when it does not, the next start tries again. In one such environment it installed ten packages, among
+# them protobuf 5.29.6, which is too old for onnx 1.23.2 and TensorFlow 2.21.0. It does not ask.
 #
 # Exits with 1 if the behaviour has changed.
 set -euo pipefail
