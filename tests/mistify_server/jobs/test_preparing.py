@@ -16,7 +16,7 @@ from mistify.jobs.job import Job, JobState
 from mistify.quotas import Quota
 from mistify_server.engines.local import LocalEngine
 from mistify_server.identity.authentication import create_token
-from mistify_server.identity.callers import Scope
+from mistify_server.identity.callers import LOCAL, Scope
 from mistify_server.jobs import preparing
 from mistify_server.jobs.inspection_turns import InspectionTurns
 from mistify_server.jobs.preparing import PreparedJob, PreparedJobs, Request
@@ -30,6 +30,7 @@ from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.store.changes import JobChanged, Submission
 from mistify_server.store.directory import Store
 from mistify_server.tasks.results import Inspection, Result
+from tests.support.callers import called_by
 from tests.support.gates import held
 
 INSPECTION = Inspection(costs={"flops": 1e4}, floor={"flops": 1e2})
@@ -65,7 +66,8 @@ class Preparing:
             return INSPECTION
 
         (batch,) = self.resolved(text("0.5x"))
-        assert await self.known.result(batch.inspect_task(), made) == INSPECTION
+        with called_by(LOCAL):
+            assert await self.known.result(batch.inspect_task(), made) == INSPECTION
 
     def resolved(self, config_text: str) -> list[ResolvedBatch]:
         return read_and_resolve(config_text, self.resolver, 10)[1]
