@@ -35,6 +35,9 @@ SMALLEST: Final = 1e-7
 #: Targets with this class are ignored.
 IGNORED: Final = -1
 
+#: Approximate number of examples from which the deviation of figures is estimated.
+_DEVIATION_EXAMPLES: Final = 1_000
+
 #: Class of an unknown target; unknown figures are NaN. The teacher's predictions are still learned.
 _UNKNOWN: Final = -2
 
@@ -186,16 +189,24 @@ class Binary(OutputObjective):
         return tf.nn.sigmoid_cross_entropy_with_logits(target, output)
 
 
+@dataclass(frozen=True)
 class Regression(OutputObjective):
-    """Figures, with a squared-error loss."""
+    """Figures, with a squared-error loss.
+
+    Attributes:
+        unit: The unit of errors in the loss. For targets that vary by more than 1, it is their standard
+            deviation: the gradients of hidden layers grow with its square, so that networks of prices
+            diverged. For others it is 1, because those of the last layer grow with the inverse.
+    """
 
     kinds = frozenset({OutputKind.FIGURES, OutputKind.VECTORS})
+    unit: float = 1.0
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """Return the mean squared distance from the teacher's figures."""
-        return tf.reduce_mean(tf.square(output - teacher))
+        """Return the mean squared distance from the teacher's figures, in units."""
+        return tf.reduce_mean(self._losses(output, teacher))
 
     def predictions(self, output: Array) -> Floats:
         """Return the figures."""
@@ -207,7 +218,7 @@ class Regression(OutputObjective):
         return tf.where(unknown, tf.zeros_like(target), target), tf.cast(~unknown, tf.float32)
 
     def _losses(self, output: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
-        return tf.square(output - answers)
+        return tf.square((output - answers) / self.unit)
 
     def predicted(self, output: tf.Tensor) -> tf.Tensor:
         """Return the figures themselves for a batch, as a TensorFlow tensor."""
@@ -226,7 +237,9 @@ def objective_of(output: Output, target: Array) -> OutputObjective:
         if output.activation is not Activation.SIGMOID:
             return Categorical(output.activation)
     elif _fits(_squeezed(shape), _squeezed(output.shape)) and output.activation is not Activation.SOFTMAX:
-        return Binary(output.activation) if whole else Regression(output.activation)
+        if whole:
+            return Binary(output.activation)
+        return Regression(output.activation, unit=max(1.0, _deviation(target)))
     actual = f"targets of shape {target.shape} and type {target.dtype}"
     raise InvalidValue(actual, _expected(output), "reshape or cast them, or use another head")
 
@@ -274,6 +287,16 @@ def objectives_for(
             objective = replace(objective, plugged_in=plugged_in_loss(settings.losses[output.name]))
         objectives[output.name] = objective
     return objectives
+
+
+def _deviation(figures: Array) -> float:
+    """Return the standard deviation of known figures from their means over the examples [examples, ...]."""
+    sample = np.asarray(figures[:: max(1, len(figures) // _DEVIATION_EXAMPLES)], np.float64)
+    known = ~np.isnan(sample)
+    counts = np.maximum(known.sum(axis=0), 1)
+    errors = np.where(known, sample, 0.0)
+    errors = np.where(known, errors - errors.sum(axis=0) / counts, 0.0)
+    return float(np.sqrt(np.mean(np.square(errors).sum(axis=0) / counts)))
 
 
 def empty_classes(signature: Signature, data: Dataset) -> list[int]:

@@ -124,6 +124,28 @@ def test_squared_error_matches_numpy():
     assert distance == pytest.approx(np.mean((output - taught) ** 2), rel=1e-5)
 
 
+def test_figures_that_vary_by_more_than_one_count_in_their_standard_deviations():
+    prices = RNG.normal([100.0, 5000.0], [30.0, 2000.0], (3000, 2)).astype(np.float32)
+    prices[0] = np.nan
+    known = np.nan_to_num(prices[1:])
+    objective = objective_of(Output("price", (2,), NONE), prices)
+    always = np.broadcast_to(known.mean(axis=0), prices.shape)
+    spread = known.std(axis=0)
+    assert float(objective.loss(always, prices)) == pytest.approx(1, rel=0.1)
+    once = always.copy()
+    once[1, 1] += 500
+    step = float(objective.distillation(once, prices, always, temperature=1.0))
+    assert step == pytest.approx(500**2 / np.square(spread).mean() / prices.size, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "target", [np.full((5, 1), 1e6), np.full((5, 1), np.nan), 0.01 * np.ones((5, 1)).cumsum(0)]
+)
+def test_errors_of_figures_that_hardly_vary_are_not_scaled(target):
+    objective = objective_of(Output("y", (1,), NONE), target.astype(np.float32))
+    assert float(objective.distillation(np.full((5, 1), 3.0), target, np.zeros((5, 1)), temperature=1.0)) == 9
+
+
 def heads():
     tokens = keras.Input((4,), dtype="int32", name="tokens")
     figures = keras.Input((2,), name="figures")
