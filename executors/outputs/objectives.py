@@ -23,8 +23,9 @@ from scipy.special import expit, softmax
 from executors.data.dataset import Dataset, joined
 from executors.data.storage import Array
 from executors.outputs.plugged_in import OutputKind, OutputLoss, plugged_in_loss
+from executors.outputs.target_values import deviation, is_one_hot
 from executors.structure.signature import Activation, Output, Shape, Signature, signature_of
-from mistify.config.data.dataset import ClassWeights, DataSettings
+from mistify.config.data.dataset import DataSettings
 from mistify.parsing.validation import InvalidValue
 
 Floats = npt.NDArray[np.float32]
@@ -34,9 +35,6 @@ SMALLEST: Final = 1e-7
 
 #: Targets with this class are ignored.
 IGNORED: Final = -1
-
-#: Approximate number of examples from which the deviation of figures is estimated.
-_DEVIATION_EXAMPLES: Final = 1_000
 
 #: Class of an unknown target; unknown figures are NaN. The teacher's predictions are still learned.
 _UNKNOWN: Final = -2
@@ -233,15 +231,30 @@ def objective_of(output: Output, target: Array) -> OutputObjective:
     """
     whole = np.issubdtype(target.dtype, np.integer)
     shape = target.shape[1:]
+    expected, fix = _expected(output), "reshape or cast them, or use another head"
+    as_output = _fits(_squeezed(shape), _squeezed(output.shape))
     if whole and _fits(shape, output.shape[:-1]) and output.shape[-1:] not in ((), (1,)):
         if output.activation is not Activation.SIGMOID:
             return Categorical(output.activation)
-    elif _fits(_squeezed(shape), _squeezed(output.shape)) and output.activation is not Activation.SOFTMAX:
+    elif as_output and _are_classes(output, target):
+        expected = _classes(output)
+        fix = "give the number of each class, such as np.argmax(targets, axis=-1) of one-hot targets"
+    elif as_output:
         if whole:
             return Binary(output.activation)
-        return Regression(output.activation, unit=max(1.0, _deviation(target)))
+        return Regression(output.activation, unit=max(1.0, deviation(target)))
     actual = f"targets of shape {target.shape} and type {target.dtype}"
-    raise InvalidValue(actual, _expected(output), "reshape or cast them, or use another head")
+    raise InvalidValue(actual, expected, fix)
+
+
+def _are_classes(output: Output, target: Array) -> bool:
+    """Check whether targets of an output's shape are to be classes: one-hot ones of logits, all of a softmax.
+
+    As figures or independent answers, one-hot classes would be learned badly, with good scores.
+    """
+    if output.activation is Activation.SOFTMAX:
+        return True
+    return output.activation is Activation.NONE and output.shape[-1:] not in ((), (1,)) and is_one_hot(target)
 
 
 def objectives_of(
@@ -287,50 +300,6 @@ def objectives_for(
             objective = replace(objective, plugged_in=plugged_in_loss(settings.losses[output.name]))
         objectives[output.name] = objective
     return objectives
-
-
-def _deviation(figures: Array) -> float:
-    """Return the standard deviation of known figures from their means over the examples [examples, ...]."""
-    sample = np.asarray(figures[:: max(1, len(figures) // _DEVIATION_EXAMPLES)], np.float64)
-    known = ~np.isnan(sample)
-    counts = np.maximum(known.sum(axis=0), 1)
-    errors = np.where(known, sample, 0.0)
-    errors = np.where(known, errors - errors.sum(axis=0) / counts, 0.0)
-    return float(np.sqrt(np.mean(np.square(errors).sum(axis=0) / counts)))
-
-
-def empty_classes(signature: Signature, data: Dataset) -> list[int]:
-    """Return the classes of a classifier without examples in the training data; empty for other models."""
-    if len(signature.outputs) > 1:
-        return []
-    (output,) = signature.outputs
-    target = data.targets[output.name]
-    if target.ndim > 1 or not isinstance(objective_of(output, target), Categorical):
-        return []
-    counts = np.bincount(target[target >= 0], minlength=output.shape[-1] or 0)
-    return np.flatnonzero(counts == 0).tolist()
-
-
-def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | None) -> None:
-    """Check that all classes have examples if they are to be weighted equally.
-
-    Args:
-        data: Training data.
-        weights: "balanced" for equal weights.
-
-    Raises:
-        InvalidValue: A class has no example.
-    """
-    empty = empty_classes(signature, data) if weights == "balanced" else []
-    if empty:
-        expected = f"training data with examples of all classes; there are none of {named(empty)}"
-        raise InvalidValue(weights, expected, "add some, or give a list of weights")
-
-
-def named(classes: list[int]) -> str:
-    """Describe some classes: the number of the first, and how many more there are."""
-    more = f" and of {len(classes) - 1} more" if len(classes) > 1 else ""
-    return f"class {classes[0]}{more}"
 
 
 def predictions(objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array]) -> dict[str, Floats]:
@@ -382,14 +351,20 @@ def _squeezed(shape: Shape) -> Shape:
 
 
 def _expected(output: Output) -> str:
-    sizes = ["n", *("any" if size is None else str(size) for size in output.shape)]
-    same = f"[{', '.join(sizes)}]"
+    same = f"[{', '.join(_sizes(output))}]"
     if output.activation is Activation.SIGMOID:
         return f"0 or 1, or figures from 0 to 1, {same}"
-    classes = f"integer classes [{', '.join(sizes[:-1])}]"
     if output.activation is Activation.SOFTMAX:
-        return classes
-    return f"floats {same}" if output.shape[-1:] in ((), (1,)) else f"{classes} or floats {same}"
+        return _classes(output)
+    return f"floats {same}" if output.shape[-1:] in ((), (1,)) else f"{_classes(output)} or floats {same}"
+
+
+def _classes(output: Output) -> str:
+    return f"integer classes [{', '.join(_sizes(output)[:-1])}]"
+
+
+def _sizes(output: Output) -> list[str]:
+    return ["n", *("any" if size is None else str(size) for size in output.shape)]
 
 
 def _known(target: tf.Tensor) -> tf.Tensor:

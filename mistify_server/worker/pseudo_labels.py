@@ -7,8 +7,9 @@ from typing import Final
 import keras
 
 from executors.data import Array, Dataset, split
+from executors.outputs.empty_classes import check_balanced
 from executors.outputs.metrics import check_metric
-from executors.outputs.objectives import OutputObjective, check_balanced, objectives_for
+from executors.outputs.objectives import OutputObjective, objectives_for
 from executors.outputs.pseudo_labels import with_pseudo_labels
 from executors.structure.signature import Signature, signature_of
 from executors.synthesis.inputs import generated

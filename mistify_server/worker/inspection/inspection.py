@@ -10,8 +10,9 @@ import keras
 
 from executors.contract.params import Params
 from executors.data import Dataset
+from executors.outputs.empty_classes import check_balanced
 from executors.outputs.metrics import output_metrics
-from executors.outputs.objectives import Categorical, OutputObjective, check_balanced, objectives_of
+from executors.outputs.objectives import Categorical, OutputObjective, objectives_of
 from executors.sources.contract import SourceModel
 from executors.sources.keras.scaling import scaled
 from executors.structure import (

@@ -11,7 +11,8 @@ from executors.compression import compressed, quantization_aware
 from executors.contract.package_parts import Factory, PackageParts
 from executors.data import Array, Dataset, HeldOut
 from executors.inspection.errors import invalid
-from executors.outputs.objectives import OutputObjective, empty_classes, named, objectives_of
+from executors.outputs.empty_classes import empty_classes, named
+from executors.outputs.objectives import OutputObjective, objectives_of
 from executors.sources.contract import Range
 from executors.structure.exporting import folded
 from executors.structure.signature import output_names, signature_of

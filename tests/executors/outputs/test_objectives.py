@@ -10,13 +10,11 @@ from executors.outputs.objectives import (
     Binary,
     Categorical,
     Regression,
-    check_balanced,
-    empty_classes,
     objective_of,
     objectives_of,
     with_unlabelled,
 )
-from executors.structure.signature import Activation, Output, Signature, signature_of
+from executors.structure.signature import Activation, Output, signature_of
 from mistify.config.data.dataset import DataSettings
 from mistify.parsing.validation import InvalidValue
 
@@ -61,6 +59,24 @@ def test_targets_that_do_not_suit_the_output_are_refused(shape, activation, targ
     with pytest.raises(InvalidValue) as caught:
         objective_of(Output("out", shape, activation), target)
     assert caught.value.expected == expected
+
+
+@pytest.mark.parametrize("activation", [SOFTMAX, NONE])
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+@pytest.mark.parametrize("shape", [(3,), (7, 3)])
+def test_one_hot_targets_are_refused_with_the_way_to_classes(activation, kind, shape):
+    classes = RNG.integers(0, 3, (50, *shape[:-1]))
+    one_hot = np.eye(3, dtype=kind)[classes]
+    with pytest.raises(InvalidValue, match=r"expected integer classes \[[n, 7]+\]; give") as caught:
+        objective_of(Output("out", shape, activation), one_hot)
+    assert "np.argmax(targets, axis=-1)" in caught.value.fix
+    assert isinstance(objective_of(Output("out", shape, activation), one_hot.argmax(axis=-1)), Categorical)
+
+
+def test_several_answers_to_an_example_are_not_one_hot():
+    answers = RNG.integers(0, 2, (50, 3))
+    assert isinstance(objective_of(Output("out", (3,), NONE), answers), Binary)
+    assert isinstance(objective_of(Output("out", (3,), NONE), np.eye(3)[[0, 1]] + 0.5), Regression)
 
 
 def softmax(logits):
@@ -189,26 +205,6 @@ def test_balanced_weights_make_all_classes_count_equally():
     )
     assert actual["spam"].weights == pytest.approx((1.5, 0.75))
     assert actual["price"].weights is None
-
-
-@pytest.mark.parametrize(("classes", "empty"), [([0, 1, 2, 3], []), ([0, 3, 3], [1, 2]), ([2], [0, 1, 3])])
-def test_classes_without_examples_are_found_and_cannot_be_balanced(classes, empty):
-    signature = Signature((), (Output("kind", (4,), NONE),))
-    data = Dataset({}, {"kind": np.array(classes)})
-    assert empty_classes(signature, data) == empty
-    check_balanced(signature, data, (1.0, 2.0, 1.0, 1.0))
-    if not empty:
-        check_balanced(signature, data, "balanced")
-        return
-    with pytest.raises(
-        InvalidValue, match=f"there are none of class {empty[0]} and of {len(empty) - 1} more"
-    ):
-        check_balanced(signature, data, "balanced")
-
-
-def test_empty_classes_are_not_reported_at_positions():
-    signature = Signature((), (Output("tags", (2, 4), NONE),))
-    assert empty_classes(signature, Dataset({}, {"tags": np.zeros((3, 2), int)})) == []
 
 
 @pytest.mark.parametrize(
