@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import ceil, prod
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import keras
 import numpy as np
@@ -30,6 +30,9 @@ T = TypeVar("T")
 EVALUATION_BATCH = 500
 RECALIBRATION_BATCH = 250
 RECALIBRATION_EXAMPLES = 500
+
+#: The momentum of norms whose statistics are to move although theirs is 1.
+_MOMENTUM: Final = 0.9
 
 #: Maximum memory of a pass in bytes, estimated as a multiple of the largest tensor, because TensorFlow keeps
 #: several.
@@ -109,6 +112,8 @@ class Evaluation:
         with activity("measuring"):
             order = np.random.default_rng(seed).permutation(len(data))[:RECALIBRATION_EXAMPLES]
             for norm in self._norms:
+                if norm.momentum == 1:  # as in some ONNX files; such statistics would never move
+                    norm.momentum = _MOMENTUM
                 norm.moving_mean.assign(tf.zeros_like(norm.moving_mean))
                 norm.moving_variance.assign(tf.zeros_like(norm.moving_variance))
             at_once = examples_at_once(self.model, RECALIBRATION_BATCH)

@@ -60,10 +60,11 @@ def test_an_evaluation_uses_the_current_weights_and_is_traced_once(digits):
     assert passes == [True]
 
 
-def test_recalibrated_statistics_are_those_of_the_data(training_setup):
+@pytest.mark.parametrize("momentum", [0.97, 1.0])
+def test_recalibrated_statistics_are_those_of_the_data(training_setup, momentum):
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.Conv2D(3, 3, name="conv")(inputs)
-    x = layers.BatchNormalization(name="norm", momentum=0.97)(x)
+    x = layers.BatchNormalization(name="norm", momentum=momentum)(x)
     model = keras.Model(inputs, layers.Dense(10)(layers.Flatten()(x)))
     norm = model.get_layer("norm")
     norm.moving_mean.assign([100.0, -100.0, 3.0])
