@@ -119,3 +119,14 @@ def add_servers(connection: Connection) -> None:
         *(Column(time, Float(), nullable=False) for time in ("since", "renewed", "expires")),
         Column("busy_seconds", Float(), nullable=False),
     ).create(connection)
+
+
+def add_spared_steps(connection: Connection) -> None:
+    """Set the loss of the sources of earlier plans to unknown, and earlier edges to have spared no steps."""
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        if plan["estimates"] is not None:
+            plan["estimates"]["nats"] = None
+
+    change_json(connection, "batches", "plan", change_plan)
+    change_json(connection, "edges", "record", lambda record: record["case"].update(spared=0))

@@ -29,6 +29,7 @@ from mistify_server.store.sql.migrations.portable_steps import (
     add_priorities_and_limits,
     add_rollouts,
     add_servers,
+    add_spared_steps,
     add_tags_and_removals,
     add_tenants,
     add_traces,
@@ -195,4 +196,5 @@ STEPS: tuple[Step, ...] = (
     add_tenants,  # to 37
     add_leases,  # to 38
     add_servers,  # to 39
+    add_spared_steps,  # to 40
 )

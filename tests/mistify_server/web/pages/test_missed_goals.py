@@ -8,7 +8,7 @@ from mistify.config.data.metric import Metric, OutputScore
 from mistify.config.data.targets import OVERALL, Target
 from mistify.jobs.job import Goal, GoalState, Job, JobState
 from mistify.jobs.package_spec import PackageSpec
-from mistify.jobs.part import JobPart
+from mistify.jobs.part import JobPage, JobPart
 from mistify_server.web.pages.missed_goals import MissedGoal, MissedGoals, missed_goals
 from mistify_server.web.pages.report_page import report_page
 from mistify_server.web.rendering import render
@@ -97,4 +97,4 @@ def test_a_job_without_a_met_goal_is_not_shown_as_partly_done() -> None:
 def jobs_page(part: JobPart) -> str:
     """Return the list of jobs with a single one."""
     common = {"path": "/", "needs_token": False, "in_session": False, "caller": None, "base_url": ""}
-    return render("jobs.html", parts=[part], next_page_token="", search="", removed=False, **common)
+    return render("jobs.html", page=JobPage([part], ""), search="", removed=False, **common)
