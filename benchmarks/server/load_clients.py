@@ -31,7 +31,7 @@ import numpy as np
 
 from mistify.fleet import DeviceStatus
 from mistify.rollouts import DeviceRollouts
-from mistify.v1 import devices_pb2_grpc, porting_pb2_grpc
+from mistify.v1 import devices_pb2, devices_pb2_grpc, porting_pb2_grpc
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import devices as wire
 from mistify.wire.address import TLS
@@ -277,10 +277,18 @@ class Devices(Clients):
         )
         request = wire.status_to_proto(status)
         async for due in self.turns(number):
-            async with self.channel() as channel:
-                stub = devices_pb2_grpc.DevicesStub(channel)  # type: ignore[no-untyped-call]
-                report = stub.ReportStatus(request, metadata=self.settings.metadata, timeout=_CALL_SECONDS)
-                await self.measure(due, report)
+            await self._report(request, due)
+
+    async def _report(self, request: devices_pb2.DeviceStatus, due: float) -> None:
+        """Report a state over a connection of its own.
+
+        No reference to the call may be left while the device pauses: it would keep the connection open, even
+        with the channel closed.
+        """
+        async with self.channel() as channel:
+            stub = devices_pb2_grpc.DevicesStub(channel)  # type: ignore[no-untyped-call]
+            report = stub.ReportStatus(request, metadata=self.settings.metadata, timeout=_CALL_SECONDS)
+            await self.measure(due, report)
 
 
 ROLES: Final[dict[str, type[Clients]]] = {
