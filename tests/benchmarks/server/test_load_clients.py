@@ -4,10 +4,13 @@ import asyncio
 import json
 import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import StringIO
 
+import grpc
+import psutil
 import pytest
+import trustme
 
 from benchmarks.server import load_clients
 from benchmarks.server.load_clients import Devices, Downloaders, Settings, Watchers
@@ -128,3 +131,36 @@ async def test_each_client_has_a_connection_of_its_own(settings):
     for writer in accepted:
         writer.close()
     listening.close()
+
+
+async def test_a_device_has_no_connection_between_its_reports(settings):
+    class Fleet(grpc.GenericRpcHandler):
+        def service(self, details):
+            async def answer(request, context):
+                return b""
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(settings.authority)
+    certificate = authority.issue_cert("127.0.0.1")
+    chain = b"".join(part.bytes() for part in certificate.cert_chain_pems)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers([Fleet()])
+    credentials = grpc.ssl_server_credentials([(certificate.private_key_pem.bytes(), chain)])
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    devices = Devices(replace(settings, address=f"tls://127.0.0.1:{port}", clients=1, every=3600.0))
+    pausing = asyncio.create_task(devices.run_client(0))
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and (not devices.measured(0.0)["count"] or connections(port)):
+        await asyncio.sleep(0.01)
+    assert (devices.measured(0.0)["count"], connections(port)) == (1, 0)
+    pausing.cancel()
+    await server.stop(None)
+
+
+def connections(port):
+    """Return the number of open connections to a port of this machine."""
+    own = psutil.Process().net_connections("tcp")
+    return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in own)
