@@ -204,6 +204,8 @@ class Connection:
                 raise (pending.error or error) from None
             finally:
                 pending.cancel()
+            if pending.error is not None:  # an answer to the part that was sent came before the cancellation
+                raise pending.error
         return self.traffic.receiving(answer)
 
     def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -61,3 +62,23 @@ def test_a_file_that_cannot_be_read_any_more_is_named_with_the_cause(
     assert caught.value.code is ErrorCode.NOT_FOUND
     assert caught.value.message == f"{path} cannot be read ({reason}); check its permissions"
     assert caplog.text == ""
+
+
+def test_an_answer_to_the_part_of_a_file_that_could_be_read_is_no_success(
+    client: FilesClient, tmp_path: Path
+) -> None:
+    upload = client._stub.UploadFile
+
+    class AnsweredAtOnce:
+        """An upload that has ended before its caller has the call and could cancel it."""
+
+        def future(self, *arguments: Any, **options: Any) -> Any:
+            call = upload.future(*arguments, **options)
+            call.result()
+            return call
+
+    client._stub.UploadFile = AnsweredAtOnce()
+    missing = tmp_path / "train.npz"
+    with pytest.raises(FileNotFoundError) as caught:
+        client.send({FileDigest(hashlib.sha256(b"content").hexdigest(), 7): missing})
+    assert caught.value.filename == str(missing)
