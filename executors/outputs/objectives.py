@@ -23,7 +23,6 @@ from scipy.special import expit, softmax
 from executors.data.dataset import Dataset, joined
 from executors.data.storage import Array
 from executors.outputs.plugged_in import OutputKind, OutputLoss, plugged_in_loss
-from executors.outputs.target_values import deviation, is_one_hot
 from executors.structure.signature import Activation, Output, Shape, Signature, signature_of
 from mistify.config.data.dataset import DataSettings
 from mistify.parsing.validation import InvalidValue
@@ -35,6 +34,14 @@ SMALLEST: Final = 1e-7
 
 #: Targets with this class are ignored.
 IGNORED: Final = -1
+
+#: What to do with one-hot targets.
+NUMBER_CLASSES: Final = (
+    "give the number of each class, as np.argmax(targets, axis=-1) does for one-hot targets"
+)
+
+#: Approximate number of examples from which the deviation of figures is estimated.
+_DEVIATION_EXAMPLES: Final = 1_000
 
 #: Class of an unknown target; unknown figures are NaN. The teacher's predictions are still learned.
 _UNKNOWN: Final = -2
@@ -231,30 +238,19 @@ def objective_of(output: Output, target: Array) -> OutputObjective:
     """
     whole = np.issubdtype(target.dtype, np.integer)
     shape = target.shape[1:]
-    expected, fix = _expected(output), "reshape or cast them, or use another head"
+    fix = "reshape or cast them, or use another head"
     as_output = _fits(_squeezed(shape), _squeezed(output.shape))
     if whole and _fits(shape, output.shape[:-1]) and output.shape[-1:] not in ((), (1,)):
         if output.activation is not Activation.SIGMOID:
             return Categorical(output.activation)
-    elif as_output and _are_classes(output, target):
-        expected = _classes(output)
-        fix = "give the number of each class, such as np.argmax(targets, axis=-1) of one-hot targets"
+    elif as_output and output.activation is Activation.SOFTMAX:
+        fix = NUMBER_CLASSES
     elif as_output:
         if whole:
             return Binary(output.activation)
-        return Regression(output.activation, unit=max(1.0, deviation(target)))
+        return Regression(output.activation, unit=max(1.0, _deviation(target)))
     actual = f"targets of shape {target.shape} and type {target.dtype}"
-    raise InvalidValue(actual, expected, fix)
-
-
-def _are_classes(output: Output, target: Array) -> bool:
-    """Check whether targets of an output's shape are to be classes: one-hot ones of logits, all of a softmax.
-
-    As figures or independent answers, one-hot classes would be learned badly, with good scores.
-    """
-    if output.activation is Activation.SOFTMAX:
-        return True
-    return output.activation is Activation.NONE and output.shape[-1:] not in ((), (1,)) and is_one_hot(target)
+    raise InvalidValue(actual, _expected(output), fix)
 
 
 def objectives_of(
@@ -300,6 +296,19 @@ def objectives_for(
             objective = replace(objective, plugged_in=plugged_in_loss(settings.losses[output.name]))
         objectives[output.name] = objective
     return objectives
+
+
+def _deviation(figures: Array) -> float:
+    """Return the standard deviation of figures [examples, ...] from their means over the examples.
+
+    NaN stands for unknown figures, which do not count; without any known ones, the deviation is 0.
+    """
+    sample = np.asarray(figures[:: max(1, len(figures) // _DEVIATION_EXAMPLES)], np.float64)
+    known = ~np.isnan(sample)
+    counts = np.maximum(known.sum(axis=0), 1)
+    means = np.where(known, sample, 0.0).sum(axis=0) / counts
+    errors = np.where(known, sample - means, 0.0)
+    return float(np.sqrt(np.mean(np.square(errors).sum(axis=0) / counts)))
 
 
 def predictions(objectives: Mapping[str, OutputObjective], outputs: Mapping[str, Array]) -> dict[str, Floats]:
@@ -355,11 +364,14 @@ def _expected(output: Output) -> str:
     if output.activation is Activation.SIGMOID:
         return f"0 or 1, or figures from 0 to 1, {same}"
     if output.activation is Activation.SOFTMAX:
-        return _classes(output)
-    return f"floats {same}" if output.shape[-1:] in ((), (1,)) else f"{_classes(output)} or floats {same}"
+        return expected_classes(output)
+    if output.shape[-1:] in ((), (1,)):
+        return f"floats {same}"
+    return f"{expected_classes(output)} or floats {same}"
 
 
-def _classes(output: Output) -> str:
+def expected_classes(output: Output) -> str:
+    """Describe targets that are classes of an output, for errors."""
     return f"integer classes [{', '.join(_sizes(output)[:-1])}]"
 
 

@@ -13,7 +13,7 @@ from executors.readers.csv_files import csv_rows
 from executors.readers.formats import Reader, Request, Schema
 from executors.readers.images import ImageFolderReader
 from executors.readers.jsonl_files import jsonl_rows
-from executors.readers.matching import matched_to_model
+from executors.readers.matching import check_training_targets, matched_to_model
 from executors.readers.npz import NpzReader
 from executors.readers.tables import TableReader
 from executors.readers.tfrecords import TFRecordReader
@@ -79,6 +79,8 @@ def load_dataset(
         problem = Problem(source, f"unreadable data ({error.strerror})", "readable data", "check the file")
         raise invalid(problem) from error
     data = matched_to_model(with_answers_of_tasks(arrays, request, source), request, source)
+    if train in (None, source):
+        check_training_targets(data, request.outputs, source)
     data = data if space is None or not labelled else answering(data, space)
     return replace(data, origins=origins, left_out=left_out)
 

@@ -9,10 +9,12 @@ from executors.data.errors import invalid
 from executors.data.storage import Array
 from executors.outputs.objectives import (
     IGNORED,
+    NUMBER_CLASSES,
     Binary,
     Categorical,
     OutputObjective,
     class_count,
+    expected_classes,
     objective_of,
 )
 from executors.readers.formats import Answers, Arrays, Request, Schema, X, Y, first_of, fits
@@ -101,6 +103,36 @@ def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) 
     if outputs and not {tensor.name for tensor in outputs} - {*missing}:
         fix += ', or give only inputs as "unlabelled"'
     return Problem(source, actual, f"{' and '.join(needed)}{also}", fix)
+
+
+def check_training_targets(data: Dataset, outputs: Sequence[Output], source: str) -> None:
+    """Refuse one-hot training data for logits.
+
+    They would be learned as figures, or as independent answers, with scores that say little about classes.
+    Other data are read as the training data are: a few examples can have one answer each by chance.
+
+    Args:
+        data: The training data.
+        outputs: The outputs for which they have targets.
+        source: Name of the data in errors.
+
+    Raises:
+        MistifyError: INVALID_DATASET with every such output.
+    """
+    problems = [
+        Problem(source, f"one-hot {output.name}", expected_classes(output), NUMBER_CLASSES)
+        for output in outputs
+        if output.activation is Activation.NONE and _is_one_hot(data.targets[output.name], output)
+    ]
+    if problems:
+        raise invalid(*problems)
+
+
+def _is_one_hot(targets: Array, output: Output) -> bool:
+    if targets.ndim < 2 or targets.shape[-1] < 2 or not fits(targets.shape[1:], output.shape):
+        return False
+    blocks = (targets[at : at + _BLOCK] for at in range(0, len(targets), _BLOCK))
+    return all(np.isin(block, (0, 1)).all() and (block.sum(axis=-1) == 1).all() for block in blocks)
 
 
 def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:

@@ -1,11 +1,13 @@
 """Test data are read as the training data determine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from executors.readers.loading import load_dataset
-from executors.structure.signature import Input, Signature
-from tests.executors.readers.arrays import FIGURES, ONE, OPEN, SCORES, X, Y
+from executors.structure.signature import Activation, Input, Output, Signature
+from tests.executors.readers.arrays import FIGURES, IMAGE, ONE, OPEN, SCORES, X, Y
 from tests.executors.readers.files import FORMATS, problem_of, write_images
 
 
@@ -59,3 +61,26 @@ def test_class_names_in_test_data_are_refused_if_the_training_data_has_none(labe
     assert (
         "a class cat; expected numbers of classes, because the training data have no class names" in reported
     )
+
+
+LOGITS = Output("scores", (3,), Activation.NONE)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+@pytest.mark.parametrize("shape", [(3,), (7, 3)])
+def test_one_hot_training_data_of_logits_are_refused_with_the_way_to_classes(saved, kind, shape):
+    classes = np.arange(6 * np.prod(shape[:-1], dtype=int)).reshape(6, *shape[:-1]) % 3
+    sig = Signature((IMAGE,), (replace(LOGITS, shape=shape),))
+    reported = problem_of(saved(x=X, y=np.eye(3, dtype=kind)[classes]), sig)
+    assert "one-hot scores; expected integer classes [n" in reported
+    assert "np.argmax(targets, axis=-1)" in reported
+    assert len(load_dataset(saved(x=X, y=classes), sig)) == 6
+
+
+def test_each_example_of_the_test_data_may_have_one_of_several_independent_answers(tmp_path):
+    answers = {"train": np.tile([[1, 0, 1], [0, 1, 0]], (3, 1)), "test": np.eye(3, dtype=int)[Y]}
+    for part, y in answers.items():
+        np.savez(tmp_path / f"{part}.npz", x=X, y=y)
+    sig = Signature((IMAGE,), (LOGITS,))
+    test = load_dataset(str(tmp_path / "test.npz"), sig, str(tmp_path / "train.npz"))
+    np.testing.assert_array_equal(test.targets["scores"], answers["test"])
