@@ -1,4 +1,4 @@
-"""Whether the description of a package's folded norms fits its network."""
+"""The check that the description of a package's folded norms fits its network."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What the monitor logs of its decisions, and of what they could not consider."""
+"""The entries of the monitor's log on its decisions, and on what they could not consider."""
 
 import time
 

@@ -94,7 +94,7 @@ class IntervalOutcome:
 
 
 class _Observations(NamedTuple):
-    """What apps have run and reported: processes, inferences of the version, and the help that they get."""
+    """The processes of apps, their inferences with the version, and their reports on helpers."""
 
     runtimes: Sequence[Observed]
     inferences: npt.NDArray[Any]

@@ -1,4 +1,4 @@
-"""What each caller has in progress at the same time, up to a limit; the calls of others do not count."""
+"""Limits on how much each caller has in progress at the same time; the calls of others do not count."""
 
 from collections import Counter
 from collections.abc import Iterator

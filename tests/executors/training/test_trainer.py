@@ -295,24 +295,6 @@ def test_diverging_training_is_reported(training_setup):
         Trainer(linear(), training_setup, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
 
 
-def test_prices_are_trained_at_the_default_rate():
-    """Their gradients would be millions of times as large as those of classes."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(512, 6)).astype(np.float32)
-    prices = 5000 + 2000 * (np.sin(2 * x[:, :1]) + x[:, 1:2] * x[:, 2:3])
-    data = Dataset({"x": x}, {"price": prices.astype(np.float32)})
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((6,), name="x")
-    hidden = layers.ReLU()(layers.BatchNormalization()(layers.Dense(64)(inputs)))
-    head = layers.Dense(1, name="price", kernel_initializer=keras.initializers.RandomNormal(stddev=500))
-    model = keras.Model(inputs, head(hidden))
-    head.bias.assign([5000.0])
-    setup = TrainingSetup(data, data, None, TrainingParams(batch_size=64))
-    Trainer(model, setup, 0).train(constant(150))
-    error = np.asarray(model(x, training=False)) - prices
-    assert np.square(error).mean() < 0.5 * prices.var()
-
-
 def test_learning_rates_follow_their_schedules():
     assert cosine(4) == pytest.approx([1, (1 + np.sqrt(0.5)) / 2, 0.5, (1 - np.sqrt(0.5)) / 2], abs=1e-6)
     assert list(constant(2)) == [1, 1]

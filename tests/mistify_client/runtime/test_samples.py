@@ -167,6 +167,7 @@ def test_other_files_are_ignored(tmp_path, reader, content):
 def test_a_directory_that_cannot_be_written_stops_no_app(tmp_path, clock):
     samples_directory(tmp_path).write_bytes(b"a file")
     written(InputSamples(tmp_path, INPUTS, clock), clock, range(3))
+    assert samples_directory(tmp_path).read_bytes() == b"a file"
 
 
 def test_inputs_of_any_size_are_not_kept(tmp_path, reader, clock):

@@ -1,8 +1,6 @@
 """Roll-outs of a store, with the reports of devices that tests make up."""
 
 import re
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -370,32 +368,3 @@ def test_a_full_disk_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch
         assert site.get(started).rollout.state is RolloutState.RUNNING
     site.tick()
     assert site.get(started).rollout.state is RolloutState.DONE
-
-
-@pytest.mark.parametrize("change", ["'$.state', 'adrift'", "'$.criteria.errors', 'few'"])
-def test_with_a_rollout_of_a_newer_version_devices_keep_their_packages(site: Site, change: str) -> None:
-    """The earlier roll-out, which is in force, must not bring its package back."""
-    site.report(*DEVICES)
-    for _ in range(2):
-        rollout = site.service.start(new_rollout(1.0)).rollout
-        site.report(*(after(each, rollout.id) for each in DEVICES))
-        site.tick()
-        assert site.service.get(rollout.id).rollout.state is RolloutState.DONE
-    with closing(sqlite3.connect(site.directory / "mistify.db")) as connection, connection:
-        connection.execute(
-            f"UPDATE rollouts SET rollout = json_set(rollout, {change}) WHERE id = ?",  # noqa: S608
-            (rollout.id,),
-        )
-    site.restart()
-    site.tick()
-    assert site.report(after(DEVICES[0], rollout.id), DEVICES[1]) == [Instruction(), Instruction()]
-    for call in (
-        site.service.newest,
-        lambda: site.service.start(new_rollout(1.0)),
-        lambda: site.service.get(rollout.id),
-        lambda: site.service.pause(rollout.id),
-        lambda: site.service.roll_back(rollout.id),
-    ):
-        with pytest.raises(MistifyError, match=f"the roll-out {rollout.id} was .*; upgrade") as raised:
-            call()
-        assert raised.value.code is ErrorCode.STORE_VERSION
