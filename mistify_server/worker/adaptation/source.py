@@ -45,8 +45,10 @@ def tuned_source(
     source: keras.Model, setup: TrainingSetup, steps: int, seed: int, report: Callable[[int], None]
 ) -> keras.Model:
     """Return the source after tuning, or the original unless that is worse on the validation data."""
+    if not steps:
+        return source
     before = evaluate(source, setup.validation, setup.metric)
-    if not steps or setup.metric.reaches(before, setup.metric.perfect):
+    if setup.metric.reaches(before, setup.metric.perfect):
         return source
     tuned = copied(source)
     tune(Trainer(tuned, setup, seed), steps, report)
