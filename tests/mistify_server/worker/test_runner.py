@@ -84,9 +84,9 @@ def test_every_second_of_a_task_is_attributed_to_an_activity(
     assert trained <= set(root.spent)
     assert "loading" not in root.spent
     half = adapted(root.root, 0.6)
-    assert {"loading", *trained} <= set(half.spent)
+    assert trained <= set(half.spent)
     quarter = adapted(half.checkpoint, 0.3)
-    assert {"loading", *trained} <= set(quarter.spent)  # its parent, as it was saved
+    assert trained <= set(quarter.spent)
     packaged = done(
         PackageTask(
             recipe=taught(root.teacher),
@@ -99,7 +99,8 @@ def test_every_second_of_a_task_is_attributed_to_an_activity(
         )
     )
     assert {"packaging", "other"} <= set(packaged.spent)
-    assert packaged.spent["loading"] == 1
+    later = (half, quarter, packaged)  # networks that the worker has just made are in memory
+    assert not any("loading" in result.spent for result in later)
 
 
 def test_the_time_of_a_failed_task_is_not_attributed_to_the_next(
