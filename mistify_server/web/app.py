@@ -61,7 +61,27 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
             f"got the origin {next(iter(origins))}, at which others reach the server through a proxy, "
             "but no token; add --token-file FILE",
         )
+    routers = (
+        job_routes(services.porting, services.removals),
+        package_routes(services.porting, services.packages),
+        report_routes(services.porting),
+        upload_routes(services.uploads),
+        fleet_routes(services),
+        rollout_routes(services.rollouts),
+        page_routes(services),
+        scenario_routes(services),
+        asset_routes(),
+        client_routes(),
+        token_routes(services.access.tokens, services.usage),
+        token_pages(services.access.tokens, services.usage),
+        _session_routes(sessions),
+        _caller_routes(services.usage),
+        _health_routes(services.health, services.jobs),
+        metrics_routes(services.metrics.registry),
+    )
     app = FastAPI(
+        # Not include_router, which makes each route's schemas once more at its first request.
+        routes=[route for router in routers for route in router.routes],
         title="Mistify",
         version=version("mistify-porting"),
         description="Port a Keras model to goals. See docs/config.md for configs, docs/access.md for access.",
@@ -75,22 +95,6 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app.add_middleware(CutOffMiddleware)
     app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)
-    app.include_router(job_routes(services.porting, services.removals))
-    app.include_router(package_routes(services.porting, services.packages))
-    app.include_router(report_routes(services.porting))
-    app.include_router(upload_routes(services.uploads))
-    app.include_router(fleet_routes(services))
-    app.include_router(rollout_routes(services.rollouts))
-    app.include_router(page_routes(services))
-    app.include_router(scenario_routes(services))
-    app.include_router(asset_routes())
-    app.include_router(client_routes())
-    app.include_router(token_routes(services.access.tokens, services.usage))
-    app.include_router(token_pages(services.access.tokens, services.usage))
-    app.include_router(_session_routes(sessions))
-    app.include_router(_caller_routes(services.usage))
-    app.include_router(_health_routes(services.health, services.jobs))
-    app.include_router(metrics_routes(services.metrics.registry))
     return app
 
 
