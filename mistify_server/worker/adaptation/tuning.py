@@ -12,6 +12,7 @@ from executors.data import Dataset
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, cosine
 from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, PARAMS
 from mistify.jobs.job import ProgressUpdate
 from mistify.jobs.tuning_steps import needed_steps
 from mistify_server.tasks.messages import OnProgress
@@ -44,7 +45,8 @@ def steps_of_first_round(
         steps: The steps of a round.
         sample: A sample of the validation data.
     """
-    is_cut = executor.measure() != costs_of(assignment.source.network(), assignment.profiles)
+    costs, whole = executor.measure(), costs_of(assignment.source.network())
+    is_cut = any(costs[axis] != whole[axis] for axis in (FLOPS, PARAMS))  # latencies are corrected meanwhile
     if is_cut or not (steps and assignment.setup.has_validation_labels):
         return steps
     return needed_steps(steps, executor.trainer.evaluation.nats(sample), is_cut=False)

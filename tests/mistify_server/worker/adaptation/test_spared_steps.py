@@ -15,6 +15,7 @@ from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.data.targets import Target
 from mistify.costs.axes import costs_of
+from mistify.costs.budget import LATENCY
 from mistify_server.worker.adaptation.edge import run_edge
 from tests.mistify_server.worker.adaptation.edges import Still, never
 from tests.mistify_server.worker.adaptation.machines import no_file_costs
@@ -28,6 +29,13 @@ class Uncut(Still):
 
     def measure(self) -> dict[str, float]:
         return dict(costs_of(analyse(self.trainer.model).network()))
+
+
+class Measured(Uncut):
+    """An executor whose profile of this machine has been corrected by a measurement."""
+
+    def measure(self) -> dict[str, float]:
+        return super().measure() | {LATENCY: 3.0}
 
 
 def classifier(certainty: float) -> tuple[keras.Model, TrainingSetup]:
@@ -45,6 +53,7 @@ def classifier(certainty: float) -> tuple[keras.Model, TrainingSetup]:
     [
         (Still, 9.0, (), True, 40),
         (Uncut, 9.0, (), True, 0),
+        (Measured, 9.0, (), True, 0),
         (Uncut, 9.0, (), False, 40),
         (Uncut, 0.1, (), True, 40),
         (Uncut, 9.0, overall(1.1), True, 100),
