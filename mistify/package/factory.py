@@ -30,10 +30,9 @@ from mistify.package.records import (
 )
 from mistify.package.training import OutputEncoding
 from mistify.parsing.validation import InvalidValue
-from mistify.scenarios.classes import class_numbers, class_texts
+from mistify.scenarios.classes import class_numbers, class_texts, classes_in
 from mistify.scenarios.quality import Quality
 from mistify.scenarios.space import THE_TASK, TaskSpace
-from mistify.scenarios.words import SEPARATOR
 
 __all__ = ["FACTORY", "AskedTask", "FactoryStore", "SlicedGroup"]
 
@@ -149,7 +148,7 @@ class FactoryStore(Record):
                 trained=trained,
                 nearest=() if trained else tuple(map(str, self.space.nearest(known))),
             )
-        words = [each.strip() for each in task.split(SEPARATOR)] if isinstance(task, str) else [*task]
+        words = classes_in(task, self.classes) if isinstance(task, str) else [*task]
         try:
             if len(words) < 2:
                 raise InvalidValue(task, "at least two classes to tell apart", "add another one")
@@ -158,6 +157,13 @@ class FactoryStore(Record):
             raise invalid_config([error.problem(place)], THE_TASK) from error
         encoded = np.isin(np.arange(len(self.classes)), numbers).astype(np.float32)
         return AskedTask(TaskConfig(classes=class_texts(numbers, self.classes)), encoded, numbers)
+
+    def listed_as(self, task: AskedTask) -> str:
+        """Return the name of a task in `quality`, where classes without usable names have their numbers."""
+        if not task.classes:
+            return str(task)
+        (values,) = self.space.axes.values()
+        return str(self.space.parse([values[number] for number in task.classes]))
 
     def kind_of(self, output: TensorInfo) -> OutputEncoding:
         """Return the kind of an output's values."""

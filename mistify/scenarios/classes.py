@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mistify.parsing.validation import InvalidValue, unknown_name
+from mistify.scenarios.words import SEPARATOR
 
 
 def class_numbers(classes: Sequence[str], names: Sequence[str], count: int) -> tuple[int, ...]:
@@ -23,6 +24,21 @@ def class_numbers(classes: Sequence[str], names: Sequence[str], count: int) -> t
             raise InvalidValue(each, "each class once", "leave it out")
         numbers.append(number)
     return tuple(sorted(numbers))
+
+
+def classes_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the classes of a text with commas between them.
+
+    Args:
+        names: Names of classes, which may have commas in them, too: the longest name at each place counts.
+    """
+    parts, classes = text.split(SEPARATOR), list[str]()
+    while parts:
+        starts = (SEPARATOR.join(parts[:length]).strip() for length in range(len(parts), 0, -1))
+        first = next((start for start in starts if start in names), parts[0].strip())
+        classes.append(first)
+        del parts[: 1 + first.count(SEPARATOR)]
+    return tuple(classes)
 
 
 def class_texts(numbers: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:

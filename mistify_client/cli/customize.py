@@ -36,7 +36,10 @@ def customize_package(
     package: PackageOption,
     task: Annotated[
         str,
-        typer.Option(metavar="TASK", help='Properties such as "exactly:2,odd", or the name of a task.'),
+        typer.Option(
+            metavar="TASK",
+            help='Properties such as "exactly:2,odd", the name of a task, or classes such as "cat,dog".',
+        ),
     ],
     *,
     latency: Annotated[
@@ -97,7 +100,7 @@ def list_tasks(package: PackageOption, *, as_json: JsonOption = False) -> None:
     with reported_errors():
         _, store = factory_of(package)
         task = Manifest.load(current(package)).task
-        serves = None if task is None else str(store.asked(task.properties or task.classes))
+        serves = None if task is None else store.listed_as(store.asked(task.properties or task.classes))
         if as_json:
             typer.echo(json.dumps(_tasks_as_json(store, serves), indent=2))
             return
@@ -152,6 +155,7 @@ def _tasks_as_json(store: FactoryStore, serves: str | None) -> dict[str, Any]:
     return {
         "properties": space.axes,
         "names": space.names,
+        "classes": store.classes,
         "serves": serves,
         "limits": quality.limits,
         "expected": [quality.expected(limit) for limit in quality.limits],
@@ -162,7 +166,11 @@ def _tasks_as_json(store: FactoryStore, serves: str | None) -> dict[str, Any]:
 def _vocabulary(store: FactoryStore) -> Iterator[str]:
     """Yield the properties that a task may name."""
     for axis, values in store.space.axes.items():
-        yield f"{axis}: {', '.join(values)}"
+        names = store.classes or values
+        words = (
+            each if each == name else f'{each} "{name}"' for each, name in zip(values, names, strict=True)
+        )
+        yield f"{axis}: {', '.join(words)}"
     for name, values in store.space.names.items():
         yield f"{name}: stands for {', '.join(values)}"
 

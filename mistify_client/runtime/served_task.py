@@ -11,9 +11,10 @@ from mistify.errors import ErrorCode, MistifyError, invalid_config
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify.parsing.validation import problems_of
+from mistify.scenarios.classes import classes_in
 from mistify.scenarios.space import THE_TASK, TaskSpace
 
-#: Properties: a list, or a text with commas; or `{"classes": [...]}`.
+#: Properties or classes: a list, or a text with commas; or `{"classes": [...]}`.
 TaskLike = str | Sequence[str] | Mapping[str, Sequence[str]]
 
 
@@ -42,11 +43,12 @@ class ServedTask:
         from mistify.package.factory import FACTORY, FactoryStore  # noqa: PLC0415 - for apps with a task alone
 
         store = FactoryStore.of(shipped) if FACTORY in shipped.manifest.files else None
+        written = _with_classes(task, _classes_of(shipped.manifest) if store is None else store.classes)
         try:
-            given = TaskConfig.model_validate(task)
+            given = TaskConfig.model_validate(written)
         except ValidationError as error:
             raise invalid_config(
-                problems_of(error, TaskConfig, value=task, place="task"), THE_TASK
+                problems_of(error, TaskConfig, value=written, place="task"), THE_TASK
             ) from error
         if store is not None and (store.classes or given.properties):
             given = store.asked(given.properties or given.classes).config
@@ -68,6 +70,17 @@ class ServedTask:
             )
             message = f"{self.package} serves {served or 'no single task'}, not {self.task}{made}"
             raise MistifyError(ErrorCode.NOT_FOUND, message)
+
+
+def _classes_of(manifest: Manifest) -> tuple[str, ...]:
+    return () if manifest.task is None else manifest.task.classes
+
+
+def _with_classes(task: TaskLike, classes: Sequence[str]) -> TaskLike:
+    """Return a task as an object if the package tells classes apart: a list or a text names some of them."""
+    if not classes or isinstance(task, Mapping):
+        return task
+    return {"classes": classes_in(task, classes) if isinstance(task, str) else task}
 
 
 def _canonical(task: TaskConfig, space: TaskSpace | None) -> TaskConfig:

@@ -66,7 +66,7 @@ def test_a_package_without_blocks_states_the_reason(tmp_path):
     package = ported(tmp_path, largest=1.0, adapt_steps=2, cuts=1)
     assert BLOCKS not in Manifest.load(package).files
     (goal,) = json.loads((tmp_path / "out" / "report.json").read_text())["goals"]
-    assert "has no blocks: no part of this model can be replaced" in goal["note"]
+    assert "without blocks: no part of this model can be replaced" in goal["note"]
     assert 'blocks of at most 100% of it ("largest")' in goal["note"]
 
 
@@ -85,7 +85,7 @@ def test_the_number_of_networks_is_reported(package):
         return sum(map(ways, following)) if following else 1
 
     (goal,) = json.loads((package.parent.parent / "report.json").read_text())["goals"]
-    assert f"has blocks that make {ways(0):,} networks" in goal["note"]
+    assert f"with blocks that make {ways(0):,} networks" in goal["note"]
 
 
 def test_a_package_lists_the_blocks_of_its_network(package):

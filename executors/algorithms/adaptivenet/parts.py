@@ -22,7 +22,7 @@ def supernet_parts(trained: TrainedSupernet, network: keras.Model) -> PackagePar
     return PackageParts(
         blocks=blocks,
         served=[blocks[number].file for number in supernet.subnet_of(network) or ()],
-        note=f"has blocks that make {supernet.space.count():,} networks{unfit}",
+        note=f"with blocks that make {supernet.space.count():,} networks{unfit}",
     )
 
 
@@ -33,7 +33,7 @@ def parts_without_blocks(largest: float) -> PackageParts:
         largest: The maximum share of a network up to which neighbouring layers are joined to one block.
     """
     return PackageParts(
-        note="has no blocks: no part of this model can be replaced, because several tensors are passed on "
+        note="without blocks: no part of this model can be replaced, because several tensors are passed on "
         "everywhere, layers must not change, or the model is too small to be divided into blocks of at most "
         f'{largest:.0%} of it ("largest")'
     )

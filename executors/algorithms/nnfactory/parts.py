@@ -19,7 +19,7 @@ def factory_parts(supernet: Supernet) -> PackageParts:
     known = counted(len(supernet.quality.tasks), "task")
     factory = Factory(whole_network(supernet), supernet.assembler, supernet.space, supernet.quality)
     return PackageParts(
-        factory=factory, note=f"has an assembler that makes networks for {known}, and for others like them"
+        factory=factory, note=f"with an assembler that makes networks for {known}, and for others like them"
     )
 
 

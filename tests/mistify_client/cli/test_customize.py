@@ -5,9 +5,16 @@ import json
 import numpy as np
 import pytest
 
+from mistify.config.task import TaskConfig
 from mistify.ed25519 import PrivateKey
 from mistify.errors import ErrorCode, MistifyError
+from mistify.package.cut_places import ConstantCut, CutAxis
+from mistify.package.factory import FACTORY, FactoryStore
 from mistify.package.manifest import Manifest
+from mistify.package.opened import Package
+from mistify.package.records import PackagedFile
+from mistify.scenarios.quality import Quality
+from mistify.scenarios.space import TaskSpace
 from mistify_client import load
 from mistify_client.runtime.trust import TRUSTED
 from mistify_client.runtime.versions import current
@@ -104,6 +111,60 @@ def test_tasks_as_json(mistify, package):
     assert listed["limits"] == list(QUALITY.limits)
     assert listed["tasks"]["has, 4"] == list(QUALITY.scores[1])
     assert listed["names"]["even"] == ["2", "4"]
+
+
+CLASSES = ("crane, bird", "dog", "cat")
+
+
+@pytest.fixture
+def package_of_classes(package):
+    """The package as it would be for a classifier, whose tasks are of numbers, as one name has a comma."""
+    store = FactoryStore.of(Package.open(package))
+    rows = ConstantCut(tensors=((0, 0),), axes=(CutAxis(axis=0, group=len(store.groups)),))
+    places = store.places
+    of_classes = {
+        "units": (*places.units, len(CLASSES)),
+        "constants": (*places.constants, rows),
+    }
+    space = {
+        "properties": {"classes": ["0", "1", "2"]},
+        "names": {"all": ["0", "1", "2"]},
+        "tasks": {"all": ["all"]},
+    }
+    changed = {
+        "space": TaskSpace.model_validate(space),
+        "classes": CLASSES,
+        "quality": Quality(tasks=("0, 2", "all"), limits=(1.0,), scores=((0.9,), (0.8,))),
+        "places": places.model_copy(update=of_classes),
+    }
+    content = store.model_copy(update=changed).as_json()
+    (package / FACTORY).write_bytes(content)
+    manifest = Manifest.load(package)
+    files = manifest.files | {FACTORY: PackagedFile.of(content)}
+    task = TaskConfig(classes=("crane, bird", "cat"))
+    manifest.model_copy(update={"files": files, "task": task}).save(package)
+    return package
+
+
+def test_tasks_of_numbered_classes_are_listed_with_their_names(mistify, package_of_classes):
+    result = mistify("tasks", "--package", package_of_classes)
+    assert result.exit_code == 0, result.output
+    assert 'classes: 0 "crane, bird", 1 "dog", 2 "cat"' in result.stdout
+    assert ["*", "0,", "2", "90.0%"] in [line.split() for line in result.stdout.splitlines()]
+    listed = json.loads(mistify("tasks", "--package", package_of_classes, "--json").stdout)
+    assert listed["classes"] == [*CLASSES]
+    assert listed["serves"] == "0, 2"
+
+
+@pytest.mark.parametrize("task", ["crane, bird,dog", "dog,crane, bird", "dog,0", ["crane, bird", "dog"]])
+def test_names_of_classes_may_have_commas(package_of_classes, task):
+    asked = FactoryStore.of(Package.open(package_of_classes)).asked(task)
+    assert asked.classes == (0, 1)
+    if isinstance(task, list):
+        with pytest.raises(
+            MistifyError, match="serves classes crane, bird, cat, not classes crane, bird, dog"
+        ):
+            load(package_of_classes, task=task)
 
 
 def test_slices_of_a_trusted_package(mistify, customize, package, tmp_path, monkeypatch):

@@ -100,6 +100,19 @@ def test_a_package_without_a_factory_knows_its_classes_alone(package):
         load(package, task={"classes": ["cat", "frog"]})
 
 
+@pytest.mark.parametrize(
+    "task",
+    ["dog, crane, bird", "crane, bird,dog", ["dog", "crane, bird"], {"classes": ["dog", "crane, bird"]}],
+)
+def test_classes_of_a_package_without_a_factory_may_be_written_in_many_ways(package, task):
+    manifest = Manifest.load(package)
+    manifest.model_copy(update={"files": {NETWORK: manifest.files[NETWORK]}}).save(package)
+    serving(package, TaskConfig(classes=("crane, bird", "dog")))
+    assert load(package, task=task).manifest.task.classes == ("crane, bird", "dog")
+    with pytest.raises(MistifyError, match=r"serves classes crane, bird, dog, not classes dog, crane$"):
+        load(package, task="dog,crane")
+
+
 def serving(package, task):
     """Let the shipped package say that it serves a task."""
     Manifest.load(package).model_copy(update={"task": task}).save(package)

@@ -230,4 +230,4 @@ def test_packages_have_no_blocks_if_disabled_or_impossible(prepared, deep):
     assert AdaptiveNetExecutor(PARAMS).package_parts(source, prepared[0], deep) == PackageParts()
     parts = AdaptiveNetExecutor(WITH_BLOCKS).package_parts(source, b"", deep)
     assert not parts.blocks
-    assert "has no blocks" in parts.note
+    assert "without blocks" in parts.note
