@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TypeAlias
 
 from mistify.errors import Problem
@@ -64,9 +65,12 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
         return made
 
     text = text.removeprefix("\ufeff")  # editors of Windows write this mark
-    plain = _plain_json(text)
+    parse = partial(json.loads, object_pairs_hook=make_object, parse_int=_integer)
     try:
-        value = json.loads(plain, object_pairs_hook=make_object, parse_int=_integer)
+        try:
+            value = parse(text)
+        except json.JSONDecodeError:  # perhaps of its comments and trailing commas
+            value = parse(_plain_json(text))
     except json.JSONDecodeError as error:
         raise JsonError(_syntax_problem(text, error.pos, error.msg)) from error
     except RecursionError as error:

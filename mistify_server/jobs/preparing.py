@@ -11,12 +11,12 @@ from mistify.jobs.job import Goal, Job
 from mistify_server.identity.quotas import check_unfinished
 from mistify_server.jobs.grouped_calls import GroupedCalls
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
+from mistify_server.planning.forecast.basis import ForecastBases
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.lookup.reading import read_and_resolve
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.planning.planned_goals import PlannedGoals, plan_all
 from mistify_server.store.directory import Store
-from mistify_server.store.edges import EdgeHistory, EdgeRecord
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.problems import ProblemCollector
 
@@ -89,7 +89,7 @@ class PreparedJobs:
         with reading.problems_at_their_places():
             inspected = await self._inspector.inspect(outcome.resolved, problems)
             planned = await asyncio.to_thread(
-                plan_all, inspected, problems, self._store.jobs, self._inspector.engine.slots
+                plan_all, inspected, problems, ForecastBases(self._store.jobs), self._inspector.engine.slots
             )
         return _prepared(reading, planned)
 
@@ -109,7 +109,7 @@ class PreparedJobs:
             check_quota=cache(self.check_quota),
             resolver=self._resolver.remembering(),
             inspected=self._inspector.lookup(),
-            history=_EdgesReadOnce(self._store.jobs),
+            bases=ForecastBases(self._store.jobs),
         )
         return [self._outcome(request, shared) for request in requests]
 
@@ -134,7 +134,7 @@ class PreparedJobs:
                     return _Uninspected(reading, resolved)
                 inspected.append(known)
             slots = self._inspector.engine.slots
-            return _prepared(reading, plan_all(inspected, problems, shared.history, slots))
+            return _prepared(reading, plan_all(inspected, problems, shared.bases, slots))
 
     def _earlier(self, request: Request) -> Job | None:
         """Return the job that was submitted with the key of a submission, and restore it."""
@@ -165,17 +165,7 @@ class _SharedLookups(NamedTuple):
     check_quota: Callable[[str], None]
     resolver: BatchResolver
     inspected: Callable[[ResolvedBatch, ProblemCollector], InspectedBatch | None]
-    history: EdgeHistory
-
-
-class _EdgesReadOnce:
-    """Edges of a store, each selection of which is read once."""
-
-    def __init__(self, history: EdgeHistory) -> None:
-        self._read = cache(history.edges)
-
-    def edges(self, subject: str, kind: str, limit: int) -> Sequence[EdgeRecord]:
-        return self._read(subject, kind, limit)
+    bases: ForecastBases
 
 
 def _prepared(reading: BatchReading, planned: Sequence[PlannedGoals]) -> PreparedJob:

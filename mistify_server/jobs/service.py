@@ -24,6 +24,7 @@ from mistify_server.jobs.store_writer import completed
 from mistify_server.jobs.submissions import SubmittedJobs
 from mistify_server.names import check_idempotency_key, check_job_name, checked_tags, new_id
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
+from mistify_server.planning.forecast.basis import ForecastBases
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unusable, within_reach
 from mistify_server.planning.lookup.reading import read_and_resolve, read_configs
@@ -338,7 +339,7 @@ class PortingService:
         return Plan(tuple(batches), tuple(chain.from_iterable(starmap(out_of_reach, chosen))))
 
     def _planned(self, batch: InspectedBatch) -> PlannedGoals:
-        return plan_goals(batch.resolved, batch.inspection, self._store.jobs, self._slots)
+        return plan_goals(batch.resolved, batch.inspection, ForecastBases(self._store.jobs), self._slots)
 
     @property
     def _slots(self) -> int:

@@ -95,6 +95,8 @@ def insert_goals(
     Returns:
         The plan with the new nodes after the existing ones, and the goals with their parents.
     """
+    if not plan.nodes and len(goals) == 1:  # as in most submissions
+        return plan.model_copy(update={"nodes": (_new_node(plan, 0, None, goals),)}), [*goals]
     nodes = {node.index: node for node in plan.nodes}
     for task in dict.fromkeys(goal.spec.task for goal in goals):
         insertion = _Insertion(plan, offers, [goal for goal in goals if goal.spec.task == task], task)

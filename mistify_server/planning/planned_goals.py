@@ -14,13 +14,13 @@ from mistify.parsing.validation import InvalidValue
 from mistify.wording import counted
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
+from mistify_server.planning.forecast.basis import ForecastBases
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of
 from mistify_server.planning.forecast.pacing import PacedPlan, Pacing, TooShortError
 from mistify_server.planning.forecast.unchanged import plan_unchanged
 from mistify_server.planning.forecast.work import with_expected_work
 from mistify_server.planning.limits import unreachable
 from mistify_server.planning.rejection import reject
-from mistify_server.store.edges import EdgeHistory
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import WITHOUT_ONEDNN, Inspection
@@ -62,13 +62,13 @@ class PlannedGoals(NamedTuple):
 
 
 def plan_all(
-    inspected: Sequence[InspectedBatch], problems: ProblemCollector, history: EdgeHistory, slots: int
+    inspected: Sequence[InspectedBatch], problems: ProblemCollector, bases: ForecastBases, slots: int
 ) -> list[PlannedGoals]:
     """Return the goals of each batch with their tree, with precisions chosen.
 
     Args:
         problems: The problems so far, which are rejected together with limits that no network can meet.
-        history: See `plan_goals`.
+        bases: See `plan_goals`.
         slots: See `plan_goals`.
 
     Raises:
@@ -77,39 +77,39 @@ def plan_all(
     chosen = [batch.with_precisions() for batch in inspected]
     problems.add(chain.from_iterable(starmap(unreachable, chosen)))
     reject(problems.problems)
-    return [plan_goals(batch.resolved, batch.inspection, history, slots) for batch in chosen]
+    return [plan_goals(batch.resolved, batch.inspection, bases, slots) for batch in chosen]
 
 
 def plan_goals(
-    resolved: ResolvedBatch, inspection: Inspection, history: EdgeHistory, slots: int
+    resolved: ResolvedBatch, inspection: Inspection, bases: ForecastBases, slots: int
 ) -> PlannedGoals:
     """Return the goals of a batch with their tree, algorithms and warnings.
 
     Args:
-        history: The edges of all jobs, from which the forecast learns.
+        bases: Makes the bases of forecasts from the edges of all jobs.
         slots: Number of edges that are adapted concurrently.
 
     Raises:
         MistifyError: INVALID_CONFIG, the settings name a time that is too short.
     """
     plan, goals = plan_batch(resolved, inspection)
-    plan, pacing = _paced(plan, resolved, _pacing(plan, goals, inspection, history, slots))
-    forecast = _forecast(inspection, history, plan)
+    plan, pacing = _paced(plan, resolved, _pacing(plan, goals, inspection, bases, slots))
+    forecast = _forecast(inspection, bases, plan)
     plan, goals = with_expected_work(plan, goals, forecast)
     return PlannedGoals(plan, [_with_warnings(goal, inspection.left_out) for goal in goals], forecast, pacing)
 
 
-def _forecast(inspection: Inspection, history: EdgeHistory, plan: BatchPlan) -> Forecast | None:
-    return forecast_of(plan, history, trial=inspection.trial)
+def _forecast(inspection: Inspection, bases: ForecastBases, plan: BatchPlan) -> Forecast | None:
+    return forecast_of(plan, bases, trial=inspection.trial)
 
 
 def _pacing(
-    plan: BatchPlan, goals: Sequence[Goal], inspection: Inspection, history: EdgeHistory, slots: int
+    plan: BatchPlan, goals: Sequence[Goal], inspection: Inspection, bases: ForecastBases, slots: int
 ) -> Pacing | None:
     """Return the search for a pace; None if nothing is trained."""
     if plan.estimates is None:
         return None
-    forecast, known = partial(_forecast, inspection, history), inspection.trial is not None
+    forecast, known = partial(_forecast, inspection, bases), inspection.trial is not None
     return Pacing(plan, plan.estimates, _by_id(goals), forecast, slots=slots, source_is_known=known)
 
 

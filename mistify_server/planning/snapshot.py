@@ -17,6 +17,7 @@ from mistify.jobs.job import Goal, Job
 from mistify.parsing.validation import InvalidValue
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import asked_goals
+from mistify_server.planning.forecast.basis import ForecastBases
 from mistify_server.planning.forecast.forecast import forecast_of
 from mistify_server.planning.forecast.work import with_expected_work
 from mistify_server.planning.insertion import insert_goals, node_offers
@@ -141,7 +142,7 @@ class JobSnapshot:
         offers = node_offers(self._state(batch), self.job.goals)
         asked = asked_goals(batch, plan.source_costs, plan.classes)
         grown, goals = insert_goals(plan, offers, asked)
-        forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
+        forecast = forecast_of(grown, ForecastBases(history), {node.algorithm for node in plan.nodes})
         return with_expected_work(grown, goals, forecast)
 
     def _state(self, batch: ResolvedBatch) -> BatchState:

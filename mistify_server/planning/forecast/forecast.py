@@ -22,7 +22,8 @@ from mistify.jobs.plan import (
     PlannedPreparation,
 )
 from mistify_server.planning.forecast.accuracy import interval_of, source_forecast_of
-from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge, longest_paths
+from mistify_server.planning.forecast.algorithm_choice import Edge, longest_paths
+from mistify_server.planning.forecast.basis import ForecastBases, ForecastBasis
 from mistify_server.planning.forecast.course import (
     OVERHEAD_STEPS,
     STARTING_SECONDS,
@@ -30,16 +31,13 @@ from mistify_server.planning.forecast.course import (
     batch_seconds,
     packaging_seconds,
 )
-from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.planning.forecast.precisions import loss_of, reasons_for_precisions, riskiest
 from mistify_server.planning.forecast.preparing import planned_preparations, worthwhile
-from mistify_server.planning.forecast.records import subject_of
-from mistify_server.planning.forecast.scaling import CostScaling, distance
+from mistify_server.planning.forecast.scaling import distance
 from mistify_server.planning.forecast.scores import ScoreForecast, figures_after
 from mistify_server.planning.forecast.targets import expected_to_reach, unused_inputs, warning
-from mistify_server.store.edges import EdgeHistory, EdgeRecord
 from mistify_server.store.plans import BatchPlan, NodePlan
-from mistify_server.tasks.estimates import EdgeEstimates, SourceTrial
+from mistify_server.tasks.estimates import SourceTrial
 
 #: Maximum halvings of the multiply-adds per halving of the latency: ResNet-8 needs 1.06 and 1.2 for limits of
 #: 0.5x and 0.25x, a transformer on SNIPS 1.4 (`benchmarks.porting.limits`). Uniform scaling of all widths may
@@ -48,9 +46,6 @@ _HALVINGS_FOR_LATENCY: Final = 1.3
 
 #: How many numbers of tuning rounds to try: from one to the maximum, spaced logarithmically.
 _ROUNDS: Final = 100
-
-#: Maximum number of edges from which a forecast learns.
-_RECORDS: Final = 300
 
 #: Relative rounding errors of interpolated costs.
 _ROUNDING: Final = 1e-6
@@ -69,8 +64,7 @@ class Forecast:
 
     Args:
         plan: The plan of a batch whose model can be adapted.
-        estimates: Estimates from the batch's inspection.
-        records: Records of similar edges, oldest first.
+        basis: The basis of forecasts for its source.
         prepared: See `Chooser`.
         trial: The trial of tuning the source, if it has just been inspected.
 
@@ -82,20 +76,17 @@ class Forecast:
     def __init__(
         self,
         plan: BatchPlan,
-        estimates: EdgeEstimates,
-        records: Sequence[EdgeRecord],
+        basis: ForecastBasis,
         prepared: Collection[str] | None = None,
         trial: SourceTrial | None = None,
     ) -> None:
         self.plan = plan
         self._trial = trial
-        self._estimates = estimates
-        self._subject = subject_of(estimates.features, plan.recipe.data)
-        self._history = ForecastHistory(records, estimates.profiles)
-        self._chooser = Chooser(
-            estimates.features, self._subject, estimates.profiles, self._history, estimates.nats
-        )
-        self._scaling = CostScaling(estimates.scaled, plan.source_costs)
+        self._estimates = estimates = basis.estimates
+        self._subject = basis.subject
+        self._history = basis.history
+        self._chooser = basis.chooser
+        self._scaling = basis.scaling
         self._paths = longest_paths(plan.nodes)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
         profiles = worthwhile(self.plan, estimates.profiles, self._chooser, self._edge)
@@ -381,20 +372,15 @@ class Forecast:
 
 def forecast_of(
     plan: BatchPlan,
-    history: EdgeHistory,
+    bases: ForecastBases,
     prepared: Collection[str] | None = None,
     trial: SourceTrial | None = None,
 ) -> Forecast | None:
     """Return the forecast of a batch; None if its model is packaged unchanged.
 
     Args:
-        history: The edges of all jobs.
         prepared: See `Chooser`.
         trial: A short trial of tuning the source, which narrows the forecast; None without one.
     """
-    estimates = plan.estimates
-    if estimates is None:
-        return None
-    subject = subject_of(estimates.features, plan.recipe.data)
-    records = history.edges(subject, estimates.features.kind, _RECORDS)
-    return Forecast(plan, estimates, records, prepared, trial)
+    basis = bases.of(plan)
+    return None if basis is None else Forecast(plan, basis, prepared, trial)

@@ -18,14 +18,13 @@ class CostScaling:
 
     def __init__(self, scaled: Sequence[Costs], source: Costs) -> None:
         self._source = source
-        self._scales = np.arange(len(scaled), dtype=np.float64)
-        logs = {axis: np.log2([max(costs[axis], 1e-12) for costs in scaled]) for axis in scaled[0]}
-        self._logs = {axis: values.tolist() for axis, values in logs.items()}
+        self._axes = tuple(scaled[0])
+        #: [scales, axes]
+        self._logs = np.log2([[max(costs[axis], 1e-12) for axis in self._axes] for costs in scaled])
         # Narrower networks may cost more if kernels are too small for integer arithmetic. No cut has to go
         # that far: limits are compared with the lowest cost at this scale or any larger one.
-        self._least = {
-            axis: np.minimum.accumulate(values[::-1])[::-1].tolist() for axis, values in logs.items()
-        }
+        least = np.minimum.accumulate(self._logs[::-1])[::-1]
+        self._least = dict(zip(self._axes, least.T.tolist(), strict=True))
 
     @property
     def whole(self) -> float:
@@ -35,7 +34,7 @@ class CostScaling:
     def within(self, budget: Budget) -> float:
         """Return the largest scale at which all limits hold."""
         return min(
-            (self._scale_of(axis, limit) for axis, limit in budget.items()), default=float(self._scales[-1])
+            (self._scale_of(axis, limit) for axis, limit in budget.items()), default=len(self._logs) - 1.0
         )
 
     def exceeding(self, costs: Costs) -> float:
@@ -47,9 +46,12 @@ class CostScaling:
         return self.costs_at([scale])[0]
 
     def costs_at(self, scales: Sequence[float]) -> list[dict[str, float]]:
-        """Return the costs at each of several scales."""
-        logs = np.stack([np.interp(scales, self._scales, own) for own in self._logs.values()], axis=1)
-        return [dict(zip(self._logs, costs, strict=True)) for costs in (2**logs).tolist()]
+        """Return the costs at each of several scales, which are among the known ones or between them."""
+        wanted = np.array(scales, dtype=np.float64)
+        below = wanted.astype(np.int64)
+        lower, upper = self._logs[below], self._logs[np.minimum(below + 1, len(self._logs) - 1)]
+        logs = (upper - lower) * (wanted - below)[:, None] + lower
+        return [dict(zip(self._axes, costs, strict=True)) for costs in (2**logs).tolist()]
 
     def completed(self, costs: Costs) -> dict[str, float]:
         """Return the costs of a network on all axes; missing ones follow from its multiply-adds."""
@@ -64,7 +66,7 @@ class CostScaling:
         logs, wanted = self._least[axis], log2(limit)
         above = bisect_right(logs, wanted)
         if above in (0, len(logs)):
-            return float(self._scales[max(above - 1, 0)])
+            return float(max(above - 1, 0))
         low, high = logs[above - 1], logs[above]
         return float(above - 1 + (wanted - low) / (high - low))
 

@@ -100,8 +100,8 @@ class SqlJobStore(JobStore):
 
     @override
     def known_keys(self, idempotency_keys: Collection[str]) -> frozenset[str]:
-        with self._database.read() as session:
-            return known_keys(session, self._own, idempotency_keys)
+        with self._database.read_rows() as connection:
+            return known_keys(connection, self._own, idempotency_keys)
 
     @override
     def find(self, idempotency_key: str, config_text: str) -> Job | None:
@@ -326,8 +326,8 @@ class SqlJobStore(JobStore):
 
     @override
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
-        with self._database.read() as session:
-            return latest_edges(session, self._tenant, subject, kind, limit)
+        with self._database.read_rows() as connection:
+            return latest_edges(connection, self._tenant, subject, kind, limit)
 
     @override
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:

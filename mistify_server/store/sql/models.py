@@ -1,12 +1,19 @@
 """Model names in the database."""
 
-from sqlalchemy import select
+from typing import Final
+
+from sqlalchemy import bindparam, select
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.models import ModelStore, NamedModel
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.schema import ModelRow
+
+#: The fields of `NamedModel` with a key.
+_WITH_KEY: Final = select(ModelRow.name, ModelRow.artifact, ModelRow.file_name).where(
+    ModelRow.key == bindparam("key")
+)
 
 
 class SqlModelStore(ModelStore):
@@ -34,9 +41,9 @@ class SqlModelStore(ModelStore):
 
     @override
     def find(self, name: str) -> NamedModel | None:
-        with self._database.read() as session:
-            row = session.get(ModelRow, name.casefold())
-            return None if row is None else NamedModel(row.name, row.artifact, row.file_name)
+        with self._database.read_rows() as connection:
+            row = connection.execute(_WITH_KEY, {"key": name.casefold()}).one_or_none()
+            return None if row is None else NamedModel(*row)
 
     @override
     def all(self) -> list[NamedModel]:

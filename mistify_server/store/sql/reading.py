@@ -12,8 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import (
     JSON,
     ColumnElement,
+    Connection,
     Row,
     Text,
+    bindparam,
     func,
     literal,
     select,
@@ -66,6 +68,24 @@ UNFINISHED: Final = tuple(state.value for state in JobState if not state.ended)
 
 #: The condition that a job may be unfinished: it is in no state that this version knows to be an end.
 MAY_GO_ON: Final = JobRow.state.not_in([state.value for state in JobState if state.ended])
+
+#: The latest edges of a model with its data, and then those of the same kind of network. Making these
+#: statements takes as long as executing them.
+_OWN_EDGE: Final = EdgeRow.subject == bindparam("subject")
+_LATEST_EDGES: Final = (
+    select(EdgeRow.number, EdgeRow.record)
+    .where(_OWN_EDGE | (EdgeRow.kind == bindparam("kind")))
+    .order_by(_OWN_EDGE.desc(), EdgeRow.number.desc())
+    .limit(bindparam("limit"))
+)
+_LATEST_EDGES_OF_TENANT: Final = _LATEST_EDGES.where(
+    EdgeRow.job_id.in_(select(JobRow.id).where(JobRow.tenant == bindparam("tenant")))
+)
+
+#: Those of some idempotency keys that are known.
+_KNOWN_KEYS: Final = select(JobRow.idempotency_key).where(
+    JobRow.idempotency_key.in_(bindparam("keys", expanding=True))
+)
 
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 
@@ -301,29 +321,25 @@ def inputs_of(session: Session, job_id: str) -> list[BatchInputs]:
 
 
 def latest_edges(
-    session: Session, tenant: str | None, subject: str, kind: str, limit: int
+    connection: Connection, tenant: str | None, subject: str, kind: str, limit: int
 ) -> list[EdgeRecord]:
     """Return the latest edges of a tenant's jobs as in `JobStore.edges`; None for all jobs.
 
     Those that only newer versions can read are left out.
     """
-    own = EdgeRow.subject == subject
-    query = select(EdgeRow).where(own | (EdgeRow.kind == kind))
-    if tenant is not None:
-        query = query.where(EdgeRow.job_id.in_(select(JobRow.id).where(of_tenant(tenant))))
-    rows = session.scalars(query.order_by(own.desc(), EdgeRow.number.desc()).limit(limit))
+    values = {"subject": subject, "kind": kind, "tenant": tenant, "limit": limit}
+    rows = connection.execute(_LATEST_EDGES if tenant is None else _LATEST_EDGES_OF_TENANT, values)
     edges = list[EdgeRecord]()
-    for row in sorted(rows, key=lambda row: row.number):
+    for _, record in sorted(rows, key=lambda row: row.number):
         with suppress(ValidationError):
-            edges.append(EdgeRecord.model_validate(row.record))
+            edges.append(EdgeRecord.model_validate(record))
     return edges
 
 
-def known_keys(session: Session, tenant: str, keys: Collection[str]) -> frozenset[str]:
+def known_keys(connection: Connection, tenant: str, keys: Collection[str]) -> frozenset[str]:
     """Return those of some idempotency keys with which a tenant's jobs were submitted."""
     stored = {tenant_key(tenant, key): key for key in keys}
-    known = session.scalars(select(JobRow.idempotency_key).where(JobRow.idempotency_key.in_(stored)))
-    return frozenset(stored[key] for key in known)
+    return frozenset(stored[key] for key in connection.scalars(_KNOWN_KEYS, {"keys": list(stored)}))
 
 
 def submitted(session: Session, tenant: str, key: str | None, config_text: str) -> JobRow | None:

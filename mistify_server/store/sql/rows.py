@@ -1,7 +1,7 @@
 """Conversion between rows and domain objects: jobs, goals, checkpoints and events."""
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter
@@ -37,6 +37,7 @@ from mistify_server.store.sql.schema import (
     FileRow,
     GoalRow,
     JobRow,
+    Table,
 )
 from mistify_server.store.sql.versions import of_this_version
 from mistify_server.tasks.results import AdaptResult
@@ -83,8 +84,14 @@ def insert_jobs(session: Session, new: Collection[NewJob], tenant: str, unix_ms:
         for row in _event_rows(submission.job.id, [(None, submission.job.state)], 1, unix_ms)
     ]
     for table, rows in ((JobRow, jobs), (BatchRow, batches), (GoalRow, goals), (EventRow, events)):
-        if rows:
-            session.execute(insert(table), rows)
+        _insert(session, table, rows)
+
+
+def _insert(session: Session, table: type[Table], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows with equal columns without the ORM, which takes as long as everything else together."""
+    if rows:
+        columns: Any = table.__table__
+        session.execute(insert(columns), rows)
 
 
 def _job_columns(submission: Submission, tenant: str, owner: str | None) -> dict[str, Any]:
@@ -118,9 +125,7 @@ def tenant_key(tenant: str, key: str | None) -> str | None:
 
 def insert_goals(session: Session, job_id: str, goals: Iterable[Goal], first: int) -> None:
     """Insert the rows of new goals, starting at the position `first` in the job."""
-    rows = _goal_rows(job_id, goals, first)
-    if rows:
-        session.execute(insert(GoalRow), rows)
+    _insert(session, GoalRow, _goal_rows(job_id, goals, first))
 
 
 def _goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[dict[str, Any]]:
@@ -244,9 +249,7 @@ def insert_events(
     session: Session, job_id: str, events: Iterable[GoalEvent], first: int, unix_ms: int
 ) -> None:
     """Insert the rows of simultaneous events, numbered from `first`."""
-    rows = _event_rows(job_id, events, first, unix_ms)
-    if rows:
-        session.execute(insert(EventRow), rows)
+    _insert(session, EventRow, _event_rows(job_id, events, first, unix_ms))
 
 
 def _event_rows(job_id: str, events: Iterable[GoalEvent], first: int, unix_ms: int) -> list[dict[str, Any]]:

@@ -21,19 +21,22 @@ from mistify_server.jobs import preparing
 from mistify_server.jobs.inspection_turns import InspectionTurns
 from mistify_server.jobs.preparing import PreparedJob, PreparedJobs, Request
 from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.reading import read_and_resolve
 from mistify_server.planning.lookup.resolver import BatchResolver
-from mistify_server.store.changes import JobChanged, Submission
+from mistify_server.store.changes import CheckpointSaved, JobChanged, Submission
 from mistify_server.store.directory import Store
-from mistify_server.tasks.results import Inspection, Result
+from mistify_server.tasks.results import AdaptResult, Inspection, Result
+from tests.mistify_server.planning.forecast.batches import PROSPECTS, SOURCE
+from tests.mistify_server.planning.forecast.histories import FEATURES, case, seen
 from tests.support.callers import called_by
 from tests.support.gates import held
 
-INSPECTION = Inspection(costs={"flops": 1e4}, floor={"flops": 1e2})
+INSPECTION = Inspection(costs=SOURCE, floor={"flops": 1e2}, estimates=PROSPECTS)
 TOGETHER = 12
 
 
@@ -162,6 +165,26 @@ async def test_nothing_is_remembered_for_later_ones(submissions: Preparing, stor
         await submissions.of(request)
     assert error.value.code is ErrorCode.QUOTA_EXCEEDED
     assert store.tokens.limits("someone") == Quota(jobs=1)
+
+
+async def test_later_ones_learn_from_edges_that_were_adapted_since(
+    submissions: Preparing, store: Store
+) -> None:
+    async def seconds(key: str) -> float:
+        prepared = await submissions.of(Request(text("0.5x"), key, "someone"))
+        assert isinstance(prepared, PreparedJob)
+        return prepared.plans[0].nodes[0].seconds
+
+    prepared = await submissions.of(Request(text("0.5x"), "", "someone"))
+    assert isinstance(prepared, PreparedJob)
+    (plan,), before = prepared.plans, await seconds("before")
+    store.jobs.create(
+        Submission(Job("earlier", JobState.RUNNING, tuple(prepared.goals), 1), [plan], "[]", None)
+    )
+    edge = seen(case(subject=subject_of(FEATURES, plan.recipe.data)), lost=0.1, seconds=1e6)
+    adapted = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=True, reason="", steps=3, spent={})
+    store.jobs.record("earlier", [CheckpointSaved(0, 0, adapted, edge)], 0.0, {})
+    assert await seconds("after") > 100 * before
 
 
 async def test_a_large_config_does_not_hold_up_small_ones(

@@ -10,6 +10,7 @@ from mistify.costs.budget import FLOPS
 from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import PlannedBatch
+from mistify_server.planning.forecast.basis import ForecastBasis
 from mistify_server.planning.forecast.course import STARTING_SECONDS
 from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.store.edges import EdgeRecord
@@ -45,7 +46,7 @@ def planned(
         update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,), "exceed": exceed}
     )
     goal = Goal(id="a", batch=0, spec=PackageSpec(budget, targets=targets, branches=branches))
-    forecast = Forecast(asked, estimates, records, trial=trial)
+    forecast = Forecast(asked, ForecastBasis(asked, estimates, records), trial=trial)
     batch = forecast.planned({"a": goal}, 1)
     check_work(forecast.with_work({"a": goal}), batch)
     return batch
@@ -91,7 +92,7 @@ def many_planned(plan: BatchPlan, goals: int, algorithm: str = "") -> PlannedBat
     of_plan = {
         name: Goal(id=name, batch=0, spec=PackageSpec(of)) for name, of in zip(names, budgets, strict=True)
     }
-    forecast = Forecast(asked, estimates, ())
+    forecast = Forecast(asked, ForecastBasis(asked, estimates, ()))
     batch = forecast.planned(of_plan, 1)
     check_work(forecast.with_work(of_plan), batch)
     return batch

@@ -11,6 +11,7 @@ from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import PlannedBatch
+from mistify_server.planning.forecast.basis import ForecastBasis
 from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.edges import OutputRecord
@@ -39,7 +40,7 @@ def under_latency(plan: BatchPlan, limit: float) -> PlannedBatch:
     asked = plan.model_copy(update={"source_costs": source, "nodes": (node,)})
     estimates = PROSPECTS.model_copy(update={"scaled": scaled})
     goal = Goal(id="a", batch=0, spec=PackageSpec(node.budget))
-    return Forecast(asked, estimates, []).planned({"a": goal}, 1)
+    return Forecast(asked, ForecastBasis(asked, estimates, [])).planned({"a": goal}, 1)
 
 
 def test_each_output_is_predicted_to_lose_the_same_share_of_its_score(plan: BatchPlan) -> None:
@@ -119,7 +120,7 @@ def test_an_int8_package_is_predicted_to_lose_more(plan: BatchPlan) -> None:
         node = plan.nodes[0].model_copy(update={"goals": ("a",), "budget": {FLOPS: 0.5 * SOURCE[FLOPS]}})
         asked = plan.model_copy(update={"source_costs": SOURCE, "nodes": (node,)})
         goal = Goal("a", 0, PackageSpec(node.budget, quantization=QuantizationConfig(precision=precision)))
-        (edge,) = Forecast(asked, PROSPECTS, []).planned({"a": goal}, 1).edges
+        (edge,) = Forecast(asked, ForecastBasis(asked, PROSPECTS, [])).planned({"a": goal}, 1).edges
         assert edge.accuracy is not None
         return edge.accuracy.middle
 

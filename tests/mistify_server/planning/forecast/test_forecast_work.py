@@ -7,6 +7,7 @@ from mistify.config.package.branches import BranchesConfig
 from mistify.costs.budget import FLOPS, MEMORY
 from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
+from mistify_server.planning.forecast.basis import ForecastBasis
 from mistify_server.planning.forecast.course import (
     OVERHEAD_STEPS,
     PACKAGING_SECONDS,
@@ -80,7 +81,10 @@ def test_a_network_as_large_as_the_source_is_tuned_once(plan: BatchPlan) -> None
     for flops in range(8_000, 16_000, 250):
         source = {FLOPS: float(flops), MEMORY: 2e3}
         asked = plan.model_copy(update={"source_costs": source, "estimates": estimates, "nodes": (node,)})
-        steps |= {edge.steps for edge in Forecast(asked, estimates, ()).planned({"a": goal}, 1).edges}
+        steps |= {
+            edge.steps
+            for edge in Forecast(asked, ForecastBasis(asked, estimates, ())).planned({"a": goal}, 1).edges
+        }
     assert steps == {600}
 
 
@@ -99,10 +103,10 @@ def test_the_work_includes_loading_and_evaluating_networks(plan: BatchPlan) -> N
     update = {"profiles": {"morphnet": profile}, "step_seconds": 0.1}
     estimates = PROSPECTS.model_copy(update=update)
     asked = plan.model_copy(update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,)})
-    work = Forecast(asked, estimates, ()).with_work({"a": goal})
+    work = Forecast(asked, ForecastBasis(asked, estimates, ())).with_work({"a": goal})
     assert work.source_seconds == pytest.approx((200 + OVERHEAD_STEPS) * 0.1)
     assert work.preparing_seconds == pytest.approx({"morphnet": (300 + OVERHEAD_STEPS) * 0.1})
-    check_work(work, Forecast(asked, estimates, ()).planned({"a": goal}, 1))
+    check_work(work, Forecast(asked, ForecastBasis(asked, estimates, ())).planned({"a": goal}, 1))
 
 
 def test_a_goal_with_larger_branches_is_adapted_again_as_one_of_them(plan: BatchPlan) -> None:
@@ -134,7 +138,7 @@ def test_the_current_step_time_counts_more_than_earlier_ones(plan: BatchPlan) ->
 def test_the_work_on_nodes_without_new_goals_is_kept(plan: BatchPlan) -> None:
     node = plan.nodes[0].model_copy(update={"steps": 7, "seconds": 5.0})
     grown = plan.model_copy(update={"source_costs": SOURCE, "estimates": PROSPECTS, "nodes": (node,)})
-    assert Forecast(grown, PROSPECTS, ()).with_work({}).nodes[0].steps == 7
+    assert Forecast(grown, ForecastBasis(grown, PROSPECTS, ())).with_work({}).nodes[0].steps == 7
 
 
 def test_the_forecast_includes_the_time_to_generate_data(plan: BatchPlan) -> None:
@@ -182,7 +186,7 @@ def test_a_preparation_that_edges_can_do_without_has_to_pay_off(
     )
     asked = plan.model_copy(update={"source_costs": SOURCE, "estimates": estimates, "nodes": nodes})
     of_plan = {str(node.index): Goal(str(node.index), 0, PackageSpec(node.budget)) for node in nodes}
-    forecast = Forecast(asked, estimates, ())
+    forecast = Forecast(asked, ForecastBasis(asked, estimates, ()))
     batch = forecast.planned(of_plan, 1)
     assert [preparation.steps for preparation in batch.preparations] == [100] * pays
     kept = forecast.with_work(of_plan).estimates

@@ -9,6 +9,7 @@ from mistify.costs.budget import FLOPS
 from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import PlannedBatch
+from mistify_server.planning.forecast.basis import ForecastBasis
 from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.planning.forecast.pacing import FASTEST, SLOWEST, Pacing, TooShortError
 from mistify_server.store.plans import BatchPlan, NodePlan
@@ -50,7 +51,7 @@ def with_goals(plan: BatchPlan, estimates: EdgeEstimates, algorithm: str) -> Bat
 
 def forecast_of(plan: BatchPlan) -> Forecast:
     assert plan.estimates is not None
-    return Forecast(plan, plan.estimates, ())
+    return Forecast(plan, ForecastBasis(plan, plan.estimates, ()))
 
 
 def paced(

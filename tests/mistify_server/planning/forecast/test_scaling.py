@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from mistify.costs.budget import FLOPS, PARAMS
@@ -39,6 +40,14 @@ def test_the_scale_is_the_largest_one_within_all_limits(
 def test_costs_between_scales_are_interpolated_logarithmically(scaling: CostScaling) -> None:
     assert scaling.costs(1.5) == pytest.approx({FLOPS: 8.0, PARAMS: 10 * 2**0.5})
     assert scaling.costs(scaling.whole) == pytest.approx(SOURCE)
+
+
+def test_costs_are_interpolated_as_by_numpy(scaling: CostScaling) -> None:
+    """Bit by bit, because plans have them."""
+    scales = [0.0, 0.1, 0.7, 1.0, 1.3, 2.0, 2.9, 3.0]
+    for axis in (FLOPS, PARAMS):
+        logs = np.interp(scales, range(4), np.log2([costs[axis] for costs in SCALED]))
+        assert [costs[axis] for costs in scaling.costs_at(scales)] == (2**logs).tolist()
 
 
 def test_a_larger_but_faster_network_replaces_a_smaller_one() -> None:
