@@ -24,10 +24,12 @@ class Builder:
 
     Args:
         reserved: Names of the network's inputs and outputs, which no layer may take.
+        batch: The batch size of the file; None if it is free.
     """
 
-    def __init__(self, reserved: Sequence[str]) -> None:
+    def __init__(self, reserved: Sequence[str], batch: int | None = None) -> None:
         self._names = names.Names(list(reserved))
+        self.batch = batch
 
     def weighted(self, node: Node, weight: int = 1) -> str:
         """Return a name for a layer with weights.

@@ -31,7 +31,7 @@ _STORED_STATISTICS: Final = 14
 
 def evaluator(model: ModelProto) -> ReferenceEvaluator:
     """Return an evaluator for a model; some operators are computed by the classes of this module."""
-    version = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
+    version = next(each.version for each in model.opset_import if not each.domain)
     corrected: list[type[OpRun]] = [AveragePool, ConvTranspose, GlobalMaxPool, LRN, LpNormalization, RNN]
     if version >= _ATTENTION:
         corrected.append(Attention)

@@ -17,7 +17,7 @@ from executors.sources.keras.flat import check_finite, flatten
 from executors.sources.onnx import operators
 from executors.sources.onnx.comparison import check_equal
 from executors.sources.onnx.floats import make_float
-from executors.sources.onnx.graph import check_nodes, read_graph
+from executors.sources.onnx.graph import check_nodes, read_graph, with_inner
 from executors.sources.onnx.interface import interface_of, ranges_of
 from executors.sources.onnx.reader import translated
 from executors.sources.resource_limits import limited_resources
@@ -83,6 +83,7 @@ def read_onnx(path: Path, sizes: Mapping[str, Sequence[int]] | None = None) -> O
 def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> OnnxNetwork:
     proto = parse_onnx(path, LIMITS)
     read_external_data(proto, onnx_file(path).parent)
+    _name_own_domain(proto)
     version = _version(path, proto)
     check_nodes(path, proto.graph, version)
     ranges = make_float(path, proto, version)
@@ -96,8 +97,23 @@ def _loaded(path: Path, sizes: Mapping[str, Sequence[int]]) -> OnnxNetwork:
     return OnnxNetwork(flatten(path, translation.model), interface, ranges_of(translation, ranges))
 
 
+def _name_own_domain(proto: onnx.ModelProto) -> None:
+    """Write "" as the domain of ONNX's own operators, where a file has its other name, "ai.onnx"."""
+    for node in with_inner(proto.graph.node):
+        node.domain = _own(node.domain)
+    imported: dict[str, int] = {}
+    for each in proto.opset_import:
+        imported[_own(each.domain)] = max(each.version, imported.get(_own(each.domain), 0))
+    del proto.opset_import[:]
+    proto.opset_import.extend(onnx.helper.make_opsetid(*each) for each in imported.items())
+
+
+def _own(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
 def _version(path: Path, proto: onnx.ModelProto) -> int:
-    versions = [each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")]
+    versions = [each.version for each in proto.opset_import if not each.domain]
     version = max(versions, default=1)
     if not _OLDEST <= version <= onnx.defs.onnx_opset_version():
         # Newer versions would change results (`findings/onnx_version_converter_keeps_old_operators.sh`).

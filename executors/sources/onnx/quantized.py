@@ -77,7 +77,8 @@ def without_quantization(path: Path, graph: GraphProto, version: int) -> dict[st
         Tensor -> the range of its integers.
 
     Raises:
-        MistifyError: INVALID_MODEL if the scales of quantized weights do not fit them.
+        MistifyError: INVALID_MODEL if the scales of quantized weights do not fit them, or if a tensor is
+            dequantized by other scales or zero points than those by which it was quantized.
     """
     if not any(node.op_type in (_QUANTIZE, _DEQUANTIZE) for node in graph.node):
         return {}
@@ -99,7 +100,7 @@ class _Constants:
     """The constants of a graph, read when they are needed."""
 
     def __init__(self, path: Path, graph: GraphProto) -> None:
-        self._path, self._graph = path, graph
+        self.path, self._graph = path, graph
         self._tensors = {weight.name: weight for weight in graph.initializer}
         for node in graph.node:
             if node.op_type == "Constant" and node.attribute[0].name == "value":
@@ -111,7 +112,7 @@ class _Constants:
     def get(self, name: str) -> Array | None:
         """Return a constant; None for other tensors."""
         tensor = self._tensors.get(name)
-        return None if tensor is None else tensor_of(self._path, tensor)
+        return None if tensor is None else tensor_of(self.path, tensor)
 
     def add(self, name: str, array: Array) -> None:
         """Store a constant in the graph."""
@@ -166,11 +167,32 @@ class _Walk:
             inner.input[:] = [self._same.get(name, name) for name in inner.input]
         quantizing = self._quantized.get(node.input[0]) if node.op_type == _DEQUANTIZE else None
         if quantizing is not None:
+            self._check_inverse(node, quantizing)
             yield from self._dequantized(node, quantizing)
             return
         least = self._least_result(node)
         self._least.update(dict.fromkeys(node.output, least))
         yield node
+
+    def _check_inverse(self, node: NodeProto, quantizing: NodeProto) -> None:
+        """Refuse a node that returns multiples of another scale than its tensor was rounded to."""
+        own, other = self._steps(node), self._steps(quantizing)
+        along_axis = any(isinstance(each, np.ndarray) and each.size > 1 for each in own)
+        if all(map(_alike, own, other)) and (not along_axis or _blocks(node) == _blocks(quantizing)):
+            return
+        raise invalid(
+            self._constants.path,
+            f"node {node.op_type} {node.name[:100]}, whose scale or zero point is another one than that of "
+            f"node {quantizing.op_type} {quantizing.name[:100]}",
+            "the same scale and zero point for both",
+            "quantize the float file again",
+        )
+
+    def _steps(self, node: NodeProto) -> list[Array | str]:
+        """Return the scale and the zero point of a node, or their names if they are computed."""
+        names = [*node.input, ""][1 : _ZERO_POINT + 1]
+        constants = [self._constants.get(name) if name else np.zeros(1) for name in names]
+        return [name if array is None else array for name, array in zip(names, constants, strict=True)]
 
     def _dequantized(self, node: NodeProto, quantizing: NodeProto) -> Iterator[NodeProto]:
         """Yield what replaces a quantization and its inverse: nothing, or a restored activation."""
@@ -234,6 +256,22 @@ class _Walk:
         if kind in _COMBINED:
             return _COMBINED[kind]([self._least_entry(name) for name in node.input])
         return -inf
+
+
+def _alike(one: Array | str, other: Array | str) -> bool:
+    """Check whether two scales or zero points are equal; one that is computed equals only itself."""
+    if isinstance(one, str) or isinstance(other, str):
+        return isinstance(one, str) and isinstance(other, str) and one == other
+    flat = [each.reshape(-1).astype(float) for each in (one, other)]
+    several = {each.size for each in flat} - {1}
+    first, second = flat
+    return len(several) <= 1 and bool(np.all((first == second) | (np.isnan(first) & np.isnan(second))))
+
+
+def _blocks(node: NodeProto) -> tuple[int, int]:
+    """Return the axis along which a node has several scales, and the number of entries for each of them."""
+    options = {each.name: each.i for each in node.attribute}
+    return options.get("axis", 1), options.get("block_size", 0)
 
 
 def _activation(source: str, made: str, limits: Range) -> NodeProto:

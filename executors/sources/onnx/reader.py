@@ -32,8 +32,6 @@ _OWN: Final = frozenset({"If", "Shape"})
 #: Most entries of a tensor for each example.
 _MOST_ENTRIES: Final = 2**28
 
-_DOMAINS: Final = ("", "ai.onnx")
-
 _ADVICE: Final = "export the network without its postprocessing, or replace it before exporting"
 
 
@@ -68,7 +66,8 @@ def translated(path: Path, graph: Graph, sizes: Mapping[str, Sequence[int]]) -> 
     inputs = network_inputs(path, graph, sizes)
     constants = constant_inputs(path, graph, sizes)
     outputs = [output.name for output in graph.proto.output]
-    builder = Builder([*(usable_input_name(each.name) for each in inputs), *map(usable, outputs)])
+    reserved = [*(usable_input_name(each.name) for each in inputs), *map(usable, outputs)]
+    builder = Builder(reserved, next((each.batch for each in inputs), None))
     values: dict[str, Argument] = {**graph.weights, **constants, **{each.name: each.value for each in inputs}}
     nodes = fused(graph.nodes, graph.weights, outputs)
     _Walk(path, graph, builder, values).visit(nodes)
@@ -195,7 +194,7 @@ def _check_operators(path: Path, graph: Graph) -> None:
     unknown: Counter[str] = Counter()
     first: dict[str, str] = {}
     for node in with_inner(graph.nodes):
-        if node.op_type not in known or node.domain not in _DOMAINS:
+        if node.op_type not in known or node.domain:
             operator = f"{node.domain}.{node.op_type}".lstrip(".")[:100]
             unknown[operator] += 1
             first.setdefault(operator, node.name[:100])

@@ -80,7 +80,7 @@ def reshape(builder: Builder, node: Node, data: Argument, shape: Argument) -> Va
         if isinstance(data, Merged):
             raise UnsupportedNodeError("merges the batch with another axis")
         target = [value.shape[axis] if size == 0 else size for axis, size in enumerate(target)]
-    completed = _completed(target, value)
+    completed = _completed(target, value, builder.batch)
     if completed is None:
         return merged_to(value, target, partial(reshaped_to, builder))
     return reshaped_to(builder, value, completed)
@@ -99,19 +99,23 @@ def _without_open_size(shape: Array | BatchDependent, value: Value) -> Array | B
     return joined((computed[0], computed[1]))
 
 
-def _completed(target: list[Size], value: Value) -> tuple[Size, ...] | None:
+def _completed(target: list[Size], value: Value, batch: int | None) -> tuple[Size, ...] | None:
     """Return a target shape in which the batch is marked and a size of -1 is computed.
 
     None if the batch is no axis of its own.
+
+    Args:
+        batch: The batch size of the file; None if it is free.
     """
     ahead = prod(size or 1 for size in value.shape[: value.batch])
     total = prod(size or 1 for size in value.shape)
     target = list(target)
-    if None not in target:  # a batch of 1 in the file, or the size that is left open
+    if None not in target:  # the fixed batch of the file, or the size that is left open
         for axis, size in enumerate(target):
             known = prod(other for place, other in enumerate(target) if other and place != axis and other > 0)
             left_open = size == -1 and known == total
-            if prod(other or 1 for other in target[:axis]) == ahead and (size == 1 or left_open):
+            fixed = size == batch and (known == total or (-1 in target and known and total % known == 0))
+            if prod(other or 1 for other in target[:axis]) == ahead and (size == 1 or left_open or fixed):
                 target[axis] = None
                 break
     if target.count(None) != 1:

@@ -133,6 +133,38 @@ def test_a_batch_of_minus_one_is_free(tmp_path: Path) -> None:
     refused("an input 'x' with free sizes [-1, 3, 8, -1]", path)
 
 
+@pytest.mark.parametrize("shape", [(4, 512), (4, -1), (4, 8, -1), (4, 2, 256), (-1, 512)], ids=str)
+def test_a_fixed_batch_may_be_in_a_target_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    nodes = [
+        node("Conv", "x conv.weight", "c", pads=[1, 1, 1, 1]),
+        node("Reshape", "c shape", "r"),
+        node("Softmax", "r", "y", axis=-1),
+    ]
+    weights = {"conv.weight": normal(8, 3, 3, 3), "shape": np.array(shape)}
+    path, x = tmp_path / "net.onnx", normal(4, 3, 8, 8)
+    written(path, small(nodes=nodes, inputs={"x": [4, 3, 8, 8]}, weights=weights))
+    (expected,) = outputs_of(path, {"x": x})
+    made = load_onnx(path)(np.moveaxis(x, 1, -1), training=False)
+    np.testing.assert_allclose(made, expected, atol=1e-6)
+    written(path, small(nodes=nodes, inputs={"x": ["n", 3, 8, 8]}, weights=weights))
+    if -1 in shape[1:]:
+        refused("merges the batch with another axis", path)
+
+
+@pytest.mark.parametrize("imported", [[""], ["ai.onnx"], ["", "ai.onnx"], ["ai.onnx", ""]], ids=str)
+@pytest.mark.parametrize("own", ["", "ai.onnx"])
+def test_the_domain_of_onnx_has_two_names(tmp_path: Path, imported: list[str], own: str) -> None:
+    proto = small()
+    del proto.opset_import[:]
+    proto.opset_import.extend(helper.make_opsetid(domain, 17) for domain in imported)
+    for each in proto.graph.node:
+        each.domain = own
+    x, path = normal(2, 3, 8, 8), written(tmp_path / "net.onnx", proto)
+    (expected,) = outputs_of(path, {"x": x})
+    made = load_onnx(path)(np.moveaxis(x, 1, -1), training=False)
+    np.testing.assert_allclose(made, expected, atol=1e-6)
+
+
 def test_all_unknown_operators_are_named_at_once(tmp_path: Path) -> None:
     nodes = [
         node("Conv", "x conv.weight", "c"),

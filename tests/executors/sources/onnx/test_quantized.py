@@ -17,6 +17,7 @@ from onnxruntime.quantization import QuantType
 
 from executors.sources.keras.source import KerasSource
 from executors.sources.onnx.loading import OnnxNetwork, read_onnx
+from mistify.errors import MistifyError
 from tests.executors.sources.onnx.test_transformers import GELU, NUMBERS
 from tests.support.onnx_files import Array, model, node, normal, outputs_of, quantized, written
 
@@ -178,6 +179,57 @@ def test_nothing_is_restored_where_nothing_is_negative(tmp_path: Path, constants
     )
     assert activations(network) == []
     assert ranges["x"] == pytest.approx((0, 5.1))
+
+
+@pytest.mark.parametrize(
+    ("quantized_by", "dequantized_by"),
+    [
+        ("step zero", "other zero"),
+        ("step zero", "step least"),
+        ("step least", "step"),
+        ("three zeros", "other zero"),
+        ("three zeros", "three ones"),
+    ],
+)
+def test_a_tensor_is_dequantized_as_it_was_quantized(
+    tmp_path: Path, quantized_by: str, dequantized_by: str
+) -> None:
+    nodes = [
+        node("QuantizeLinear", f"x {quantized_by}", "q", axis=1),
+        node("DequantizeLinear", f"q {dequantized_by}", "d", axis=1),
+        node("Conv", "d k", "y"),
+    ]
+    weights = {
+        "step": np.float32(0.02), "other": np.float32(0.04), "three": np.float32([0.02, 0.03, 0.04]),
+        "zero": np.int8(0), "least": np.int8(-128), "zeros": np.zeros(3, np.int8),
+        "ones": np.ones(3, np.int8), "k": normal(8, 3, 3, 3),
+    }  # fmt: skip
+    path = written(tmp_path / "net.onnx", model(nodes, {"x": ["n", *SHAPE]}, weights))
+    with pytest.raises(MistifyError, match="node DequantizeLinear /DequantizeLinear_d, whose scale or zero"):
+        read_onnx(path)
+
+
+@pytest.mark.parametrize(
+    ("quantized_by", "dequantized_by"),
+    [("step zero", "step"), ("three zeros", "three"), ("step", "same zero")],
+)
+def test_equal_scales_and_zero_points_may_be_written_in_several_ways(
+    tmp_path: Path, quantized_by: str, dequantized_by: str
+) -> None:
+    nodes = [
+        node("QuantizeLinear", f"x {quantized_by}", "q", axis=1),
+        node("DequantizeLinear", f"q {dequantized_by}", "d"),
+        node("Conv", "d k", "y"),
+    ]
+    kind = np.uint8 if "zero" not in quantized_by else np.int8
+    weights = {
+        "step": np.float32(0.02), "same": np.float32([0.02]), "three": np.float32([0.02, 0.03, 0.04]),
+        "zero": kind(0), "zeros": np.zeros(3, kind), "k": normal(8, 3, 3, 3),
+    }  # fmt: skip
+    path = written(tmp_path / "net.onnx", model(nodes, {"x": ["n", *SHAPE]}, weights))
+    (expected,) = outputs_of(path, {"x": images(2)})
+    made = np.moveaxis(outputs(read_onnx(path).model, images(2)), -1, 1)
+    np.testing.assert_allclose(made, expected, atol=0.1)
 
 
 def test_zero_points_may_be_left_out(tmp_path: Path) -> None:
