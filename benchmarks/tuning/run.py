@@ -29,6 +29,7 @@ from mistify_client.tuning.examples import Split, split
 from mistify_client.tuning.peers.ensemble import Ensemble
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
+from mistify_client.tuning.suitability import suitable_augmentation
 from mistify_client.tuning.trainer import PackageTrainer, Weights, load_trainer
 from mistify_client.tuning.training_loop import Score, Teacher, TrainingSettings, TrainingState, fit, score_of
 from mistify_client.tuning.tuner import VALIDATION
@@ -75,7 +76,7 @@ class Plan:
     start: str = ""
     data: str = TRUE
     epsilon: int = 4
-    most_passes: int = 60
+    most_passes: int = TrainingSettings.most_passes
     patience: int = TrainingSettings.patience
     seed: int = 0
 
@@ -136,6 +137,8 @@ def train(work: Path, plan: Plan) -> Run:
     test = Tester(work, trainer, Examples({"x": images["test_x"]}, {"y": images["test_y"]}))
     own = _weights(images["test_y"], images["train_y"][rows])
     floor = score_of(trainer, data.held_out)
+    # As the client: it does not augment noise, and random labels are not known.
+    augmentation = suitable_augmentation(trainer, data.held_out) if plan.data == TRUE else None
     if plan.start:
         trainer.restore(load_weights(work, plan.start))
     with TemporaryDirectory() as directory:
@@ -147,7 +150,11 @@ def train(work: Path, plan: Plan) -> Run:
             better = state.best is score
             curve.append(float(test(state.best_weights).mean()) if better else curve[-1])
 
-        settings = TrainingSettings(patience=plan.patience, most_passes=plan.most_passes, seed=plan.seed)
+        settings = TrainingSettings(
+            patience=plan.patience, most_passes=plan.most_passes, seed=plan.seed, augmentation=augmentation
+        )
+        if plan.teachers or plan.ideal:
+            settings = settings.with_peers()
         started, tested = process_time(), test.seconds
         first = score_of(trainer, data.held_out)
         state = TrainingState.initial(first, trainer.weights(), floor, len(data.validation))

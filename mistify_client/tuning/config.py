@@ -34,6 +34,7 @@ class TuningFile(Settings):
         learning_rate: The initial learning rate.
         patience: Passes through the data without gain after which the learning rate is lowered, or training
             ends.
+        most_passes: Maximum number of passes through the data, alone and in each round with peers.
         rehearsal: The weight of the network's earlier predictions, to reduce forgetting; 0 turns it off.
     """
 
@@ -45,6 +46,9 @@ class TuningFile(Settings):
         default=TrainingSettings.learning_rate, gt=0, description="above 0", examples=[0.001]
     )
     patience: int = Field(default=TrainingSettings.patience, ge=1, description="1 or more", examples=[5])
+    most_passes: int = Field(
+        default=TrainingSettings.most_passes, ge=1, description="1 or more", examples=[60]
+    )
     rehearsal: float = Field(
         default=TrainingSettings.rehearsal, ge=0, le=100, description="0 to 100", examples=[1]
     )
@@ -60,7 +64,10 @@ class TuningFile(Settings):
     def training_settings(self) -> TrainingSettings:
         """Return the settings of the training."""
         return TrainingSettings(
-            learning_rate=self.learning_rate, patience=self.patience, rehearsal=self.rehearsal
+            learning_rate=self.learning_rate,
+            patience=self.patience,
+            most_passes=self.most_passes,
+            rehearsal=self.rehearsal,
         )
 
 

@@ -4,7 +4,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +31,7 @@ from mistify_client.tuning.progress import ProgressFile, TuningProgress
 from mistify_client.tuning.rehearsal import rehearsal_of
 from mistify_client.tuning.release import Privacy, check_takes_noise, noisy_examples
 from mistify_client.tuning.storage import tuning_directory
+from mistify_client.tuning.suitability import suitable_augmentation
 from mistify_client.tuning.trainer import PackageTrainer, load_trainer, start_from_current
 from mistify_client.tuning.training_loop import Score, TrainingSettings
 from mistify_client.tuning.tuner import VALIDATION, Tuner
@@ -129,6 +130,9 @@ def tune(
         file = _progress_file(directory, version, (examples.digest, group, privacy, settings))
         rehearsal = rehearsal_of(trainer, examples, settings)
         display = display or LineDisplay(lambda line: None)
+        settings = replace(settings, augmentation=suitable_augmentation(trainer, data.held_out))
+        if settings.augmentation is not None:
+            display.show_line(f"images are {settings.augmentation}")
         tuner = Tuner(trainer, data, settings, file, rehearsal=rehearsal, exchange=exchange, display=display)
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None
         progress = tuner.run(_teachers(trainer, data, directory, exchange), noisy)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mistify_client.examples import Examples
 from mistify_client.runtime.inputs import Array
+from mistify_client.tuning.augmentation import Augmentation
 from mistify_client.tuning.examples import Split
 from mistify_client.tuning.trainer import PackageTrainer, Weights
 
@@ -40,7 +41,11 @@ class TrainingSettings:
         kd_weight: The weight of the teacher's targets relative to the true ones.
         rehearsal: The weight of the network's earlier predictions, to reduce forgetting, for a package with
             an accuracy of 1; it is reduced for lower accuracies, where there is less to forget. 0 for none.
-        seed: Seed for the order of the examples, and the choice of skipped peers.
+        seed: Seed for the order of the examples, the choice of skipped peers, and augmentation.
+        augmentation: Random changes to images; `tune` chooses those that suit a network. With them, training
+            takes all `most_passes`, and the learning rate falls from twice its value to 0 along half a cosine
+            (Loshchilov and Hutter, SGDR, 2017). None trains on the examples as they are, until nothing is
+            gained.
     """
 
     learning_rate: float = 1e-3
@@ -50,6 +55,14 @@ class TrainingSettings:
     kd_weight: float = 1.0
     rehearsal: float = 1.0
     seed: int = 0
+    augmentation: Augmentation | None = None
+
+    def with_peers(self) -> "TrainingSettings":
+        """Return the settings of a round with peers.
+
+        With augmentation, it takes half of the passes, because it starts from tuned weights.
+        """
+        return self if self.augmentation is None else replace(self, most_passes=-(-self.most_passes // 2))
 
 
 class TeacherTargets(Protocol):
@@ -69,7 +82,9 @@ class TrainingState:
 
     The best weights are those with the lowest loss among all whose accuracy is within a standard error of the
     highest (Breiman et al., 1984): few examples measure accuracy imprecisely, and the highest of many values
-    may be due to chance. Weights that are worse than the initial ones, in accuracy or in loss, never become
+    may be due to chance. If the learning rate falls to 0, the last weights are chosen if their accuracy is
+    within it, whatever their loss: they are better than what they passed on their way, by less than few
+    examples can measure. Weights that are worse than the initial ones, in accuracy or in loss, never become
     the best.
 
     Attributes:
@@ -117,8 +132,10 @@ class TrainingState:
         counts = score.accuracy >= self.floor.accuracy and score.loss <= self.floor.loss
         peak = max(self.peak, score.accuracy) if counts else self.peak
         least = peak - math.sqrt(peak * (1 - peak) / self.examples)
-        lower = score.loss < self.best.loss or self.best.accuracy < least
-        better = counts and lower and score.accuracy >= least
+        annealed = settings.augmentation is not None
+        is_last = annealed and self.passes + 1 >= settings.most_passes
+        preferred = is_last or score.loss < self.best.loss or self.best.accuracy < least
+        better = counts and preferred and score.accuracy >= least
         gained = better or score.loss < self.lowest or peak > self.peak
         after = replace(
             self,
@@ -130,7 +147,8 @@ class TrainingState:
         )
         if better:
             return replace(after, best=score, best_weights=weights)
-        if after.idle >= settings.patience or not math.isfinite(score.loss):
+        is_idle = after.idle >= settings.patience and not annealed
+        if is_idle or not math.isfinite(score.loss):
             return replace(after, weights=self.best_weights, idle=0, slowed=self.slowed + 1)
         return after
 
@@ -140,7 +158,10 @@ class TrainingState:
 
     def learning_rate(self, settings: TrainingSettings) -> float:
         """Return the learning rate of the next pass."""
-        return settings.learning_rate * math.pow(_SLOWDOWN, -self.slowed)
+        rate = settings.learning_rate * math.pow(_SLOWDOWN, -self.slowed)
+        if settings.augmentation is None:
+            return rate
+        return rate * (1 + math.cos(math.pi * self.passes / settings.most_passes))
 
 
 def fit(
@@ -170,7 +191,8 @@ def fit(
     while not state.has_converged(settings):
         rng = np.random.default_rng([settings.seed, state.passes])
         teacher_targets = None if teacher is None else teacher(rng)
-        _train_pass(trainer, data, (state.learning_rate(settings), settings.kd_weight), teacher_targets, rng)
+        this_pass = replace(settings, learning_rate=state.learning_rate(settings))
+        _train_pass(trainer, data, this_pass, teacher_targets, rng)
         score, slowed = score_of(trainer, data.held_out), state.slowed
         state = state.after(score, trainer.weights(), settings)
         if state.slowed > slowed:
@@ -183,7 +205,7 @@ def fit(
 def _train_pass(
     trainer: PackageTrainer,
     data: Split,
-    rates: tuple[float, float],
+    settings: TrainingSettings,
     teacher_targets: TeacherTargets | None,
     rng: np.random.Generator,
 ) -> None:
@@ -192,18 +214,21 @@ def _train_pass(
     Args:
         trainer: Trains the network.
         data: Examples to train on.
-        rates: The learning rate, and the weight of the teacher's targets.
+        settings: The settings, with the learning rate of this pass.
         teacher_targets: The teacher's targets for this pass.
-        rng: Draws the order.
+        rng: Draws the order and the changes to images.
     """
-    size = trainer.training.batch_size
-    learning_rate, kd_weight = rates
+    size, augmentation, rate = trainer.training.batch_size, settings.augmentation, settings.learning_rate
+    if augmentation is not None and trainer.training.optimizer == "sgd":
+        rate /= 2  # the loss is doubled, to which Adam's steps are not proportional
     order = rng.permutation(data.training)
     for start in range(0, len(order) - size + 1, size):
         rows = order[start : start + size]
-        batch = data.examples.subset(rows)
-        teacher = None if teacher_targets is None else teacher_targets(rows)
-        trainer.train_step(batch.inputs, batch.targets, learning_rate, teacher, kd_weight)
+        examples = data.examples.subset(rows)
+        teacher, kd_weight = None if teacher_targets is None else teacher_targets(rows), settings.kd_weight
+        if augmentation is not None:
+            examples, teacher, kd_weight = augmentation.augmented(examples, teacher, kd_weight, rng)
+        trainer.train_step(examples.inputs, examples.targets, rate, teacher, kd_weight)
 
 
 def score_of(trainer: PackageTrainer, examples: Examples) -> Score:

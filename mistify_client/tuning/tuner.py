@@ -113,11 +113,12 @@ class Tuner:
         return TuningProgress(Stage.LOCAL, began, state)
 
     def _fit(self, progress: TuningProgress, teacher: Teacher | None = None) -> TuningProgress:
+        settings = self._settings if teacher is None else self._settings.with_peers()
+
         def after_pass(state: TrainingState, score: Score) -> None:
             self._file.save(replace(progress, state=state))
-            self._show(progress, state, score)
+            self._show(progress, state, score, settings)
 
-        settings = self._settings
         if self._rehearsal is not None:
             teacher, settings = self._rehearsal.combined_with(teacher, settings)
         state = fit(
@@ -138,11 +139,13 @@ class Tuner:
             began, self._trainer.ported, began, len(data.validation)
         )
 
+        settings = replace(self._settings, augmentation=None)  # it suits the true images
+
         def after_pass(state: TrainingState, score: Score) -> None:
             self._file.save(replace(progress, noisy=state))
-            self._show(progress, state, score)
+            self._show(progress, state, score, settings)
 
-        state = fit(self._trainer, data, self._settings, state, after_pass=after_pass)
+        state = fit(self._trainer, data, settings, state, after_pass=after_pass)
         return progress.at(Stage.EXCHANGE, noisy=state)
 
     def _exchange_models(
@@ -179,7 +182,8 @@ class Tuner:
     def _train_with_peers(self, progress: TuningProgress, teachers: Teachers) -> TuningProgress:
         """Train with peers as the teacher; another round follows if this one gained something."""
         progress = self._fit(progress, teachers.ensemble(progress.teachers))
-        gained = progress.state.best != progress.before
+        before, after = progress.before, progress.state.best
+        gained = before is None or after.accuracy > before.accuracy or after.loss < before.loss
         return progress.at(Stage.EXCHANGE if gained else Stage.INSTALL)
 
     def _without_peers(self, progress: TuningProgress, error: MistifyError) -> TuningProgress:
@@ -191,10 +195,12 @@ class Tuner:
         self.notes.append(line)
         self._display.show_line(line)
 
-    def _show(self, progress: TuningProgress, state: TrainingState, score: Score) -> None:
+    def _show(
+        self, progress: TuningProgress, state: TrainingState, score: Score, settings: TrainingSettings
+    ) -> None:
         stage = f"round {progress.round}" if progress.stage is Stage.TAUGHT else progress.stage.value
         accuracy = score.accuracy if self._trainer.training.has_accuracy else None
-        update = ProgressUpdate(stage, state.passes, self._settings.most_passes, accuracy=accuracy)
+        update = ProgressUpdate(stage, state.passes, settings.most_passes, accuracy=accuracy)
         self._display.update("tuning", update, None)
         if self._exchange is not None:
             self._exchange.renew_lease()

@@ -19,6 +19,7 @@ from mistify_client.cli.main import app
 from mistify_client.runtime.versions import current
 from mistify_client.tuning import Examples
 from mistify_client.tuning.config import hints_of, read_tuning_file
+from mistify_client.tuning.training_loop import TrainingSettings
 from mistify_server.store.directory import open_store
 from tests.mistify_client.tuning.devices import examples
 from tests.support.servers import MISTIFY
@@ -177,6 +178,12 @@ def test_mistakes_in_the_settings_file_are_reported(settings, text, message):
     with pytest.raises(MistifyError) as caught:
         read_tuning_file(settings(text))
     assert message in str(caught.value)
+
+
+def test_the_settings_of_the_training_come_from_the_file(settings):
+    text = 'group = "a"\nlearning_rate = 0.01\npatience = 2\nmost_passes = 7\nrehearsal = 0.5'
+    expected = TrainingSettings(learning_rate=0.01, patience=2, most_passes=7, rehearsal=0.5)
+    assert read_tuning_file(settings(text)).training_settings() == expected
 
 
 def test_the_counts_of_labels_that_are_protected_are_not_sent(settings):

@@ -6,8 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mistify_client.examples import Examples
+from mistify_client.tuning.augmentation import Augmentation
 from mistify_client.tuning.examples import split
 from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress
+from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.training_loop import Score, TrainingSettings, TrainingState, fit, score_of
 from tests.mistify_client.tuning.devices import examples
 
@@ -96,6 +99,66 @@ def test_accuracy_does_not_decline_gradually_with_the_loss():
     for step in range(1, 20):
         state = state.after(Score(0.5 - 0.01 * step, 1.0 - 0.01 * step), {}, TrainingSettings(patience=99))
     assert state.best.accuracy == 0.45
+
+
+ANNEALED = TrainingSettings(
+    learning_rate=0.5, patience=1, slowdowns=0, most_passes=4, augmentation=Augmentation({"scores": 3})
+)
+
+
+def test_with_augmentation_the_learning_rate_falls_from_twice_its_value_to_zero():
+    state, rates = initial(Score(0.5, 1.0), {}), []
+    while not state.has_converged(ANNEALED):
+        rates.append(state.learning_rate(ANNEALED))
+        state = state.after(Score(0.4, 1.1), {}, ANNEALED)  # no progress
+    half = math.sqrt(0.5)
+    assert rates == pytest.approx([1, 0.5 * (1 + half), 0.5, 0.5 * (1 - half)])
+
+
+@pytest.mark.parametrize(
+    ("score", "is_best"),
+    [
+        (Score(0.58, 1.1), True),  # within 0.05 of 0.6, although its loss is higher
+        (Score(0.54, 0.7), False),  # not within 0.05
+        (Score(0.58, 1.3), False),  # a higher loss than at the start
+    ],
+)
+def test_the_last_weights_of_a_falling_learning_rate_are_chosen_if_nothing_is_lost(score, is_best):
+    """The standard error is 0.05 for 100 examples at an accuracy of 0.6."""
+    best, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
+    state = replace(initial(Score(0.6, 0.8), best, floor=Score(0.45, 1.2)), passes=2)
+    before = state.after(score, {}, ANNEALED)
+    assert before.best == Score(0.6, 0.8)
+    assert (replace(state, passes=3).after(score, last, ANNEALED).best_weights is last) == is_best
+
+
+def test_augmentation_takes_a_fixed_number_of_passes_and_half_of_them_with_peers(trainer, halves):
+    """Nothing is gained at this rate, after which training on unchanged examples ends early."""
+    augmentation = Augmentation({"scores": 3})
+    settings = TrainingSettings(learning_rate=1e-9, patience=1, slowdowns=0, most_passes=5)
+    passes = []
+    for each in (settings, replace(settings, augmentation=augmentation)):
+        passes += [len(trained(trainer, halves, which)[1]) for which in (each, each.with_peers())]
+    assert passes[0] == passes[1] < 5
+    assert passes[2:] == [5, 3]
+
+
+@pytest.mark.parametrize("package", ["trainable", "adaptable_trainable"])  # the optimizers are sgd and adam
+def test_the_doubled_loss_of_augmented_batches_does_not_lengthen_steps(data, package):
+    """Equal images with equal labels remain so, whatever is mixed; the first rate is twice the given one."""
+    trainer = load_trainer(data / package, threads=1)
+    (image,), (output,) = trainer.manifest.inputs, trainer.manifest.outputs
+    images = np.random.default_rng(0).uniform(size=image.shape[1:]).astype(np.float32)
+    equal = Examples({image.name: np.tile(images, (80, 1, 1, 1))}, {output.name: np.full(80, 1)})
+    start, weights = trainer.weights(), []
+    for rate, augmentation in ((2e-3, None), (1e-3, Augmentation({output.name: output.shape[-1]}))):
+        settings = TrainingSettings(learning_rate=rate, most_passes=1, augmentation=augmentation)
+        trainer.restore(start)
+        state, _ = trained(trainer, split(equal, 0.2, 8), settings)
+        weights.append(state.weights)
+    for name, values in weights[0].items():
+        assert weights[1][name] == pytest.approx(values, abs=1e-4)
+        assert name.endswith("bias") or not np.array_equal(values, start[name])
 
 
 def test_interrupted_training_resumes(trainer, halves):
