@@ -12,12 +12,14 @@ import numpy.typing as npt
 from executors.structure.channels import FIXED, ChannelGroup, ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import foldable
-from executors.structure.graph import Graph, Shape
+from executors.structure.graph import Graph, Node, Shape
 from executors.structure.handlers import elements, handler_of, is_leaf
 from executors.structure.paddings import folded_paddings
 from executors.structure.reading.reader import read_graph
 from executors.structure.rules import Rules, is_kept, least_channels, rules_of
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
+from mistify.costs.operators import Operation
 
 #: Group name -> number of remaining units in the channel group.
 Widths = Mapping[str, int]
@@ -106,7 +108,10 @@ class Structure:
             stored = self._stored(node.name, own)
             handler = handler_of(node.name, node.layer)
             call = (node, weights[node.name], [shapes[index] for index in node.inputs], shapes[node.output])
-            is_folded = node.name in self._folded_bias or node.output in self._folded_paddings
+            is_folded = node.name in self._folded_norms or node.output in self._folded_paddings
+            operations = (
+                self._left_of_norm(node.name, shapes[node.output]) if is_folded else handler.operations(*call)
+            )
             layers.append(
                 LayerCost(
                     name=node.name,
@@ -115,9 +120,9 @@ class Structure:
                     stored_params=_weights(stored),
                     inputs=tuple(self._folded_paddings.get(index, index) for index in node.inputs),
                     output=node.output,
-                    in_place=handler.in_place or is_folded,
+                    in_place=handler.in_place or (is_folded and not operations),
                     stored_biases=_weights([shape for shape in stored if len(shape) == 1]),
-                    operations=() if is_folded else handler.operations(*call),
+                    operations=operations,
                     operators=handler.operators(*call[:3]),
                 )
             )
@@ -155,9 +160,16 @@ class Structure:
 
     def _stored(self, name: str, weights: list[Shape]) -> list[Shape]:
         """Return the weights left after folding: a batch norm's bias if the preceding layer has none."""
-        if name not in self._folded_bias:
+        if name not in self._folded_norms:
             return weights
-        return weights[:1] if self._folded_bias[name] else []
+        return [] if self._folded_norms[name].layer.use_bias else weights[:1]
+
+    def _left_of_norm(self, name: str, output: Shape) -> tuple[Operation, ...]:
+        """Return the operation that adds the bias of a folded batch norm, if the preceding layer has none."""
+        maker = self._folded_norms.get(name)
+        if maker is None or maker.layer.use_bias:
+            return ()
+        return handler_of(maker.name, maker.layer).adding_bias(maker, output)
 
     @cached_property
     def _folded_paddings(self) -> Mapping[int, int]:
@@ -165,9 +177,9 @@ class Structure:
         return folded_paddings(self.graph)
 
     @cached_property
-    def _folded_bias(self) -> dict[str, bool]:
-        """The batch norms that fold into the preceding layer -> whether that layer gains a bias."""
-        return {norm.name: not maker.layer.use_bias for norm, maker in foldable(self.graph).items()}
+    def _folded_norms(self) -> dict[str, Node]:
+        """The batch norms that fold into the preceding layer -> the call of that layer."""
+        return {norm.name: maker for norm, maker in foldable(self.graph).items()}
 
 
 def _weights(shapes: list[Shape]) -> int:

@@ -16,7 +16,7 @@ from executors.structure.signature import Shape, Signature, signature_of
 from executors.training.evaluation import Evaluation
 from mistify.config.data.dataset import Augmentation
 from mistify.config.data.metric import Metric
-from mistify.costs.network import FLOAT_BYTES
+from mistify.costs.layer import FLOAT_BYTES
 from mistify.parsing.validation import InvalidValue
 
 #: A function that randomly changes inputs, by name; the seed is two integers.

@@ -21,7 +21,7 @@ from executors.timing import activity
 from executors.training.batch_norm import quick_batch_norms
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import Scores, Target
-from mistify.costs.network import FLOAT_BYTES
+from mistify.costs.layer import FLOAT_BYTES
 
 Arrays = Mapping[str, Array]
 Tensors = Mapping[str, tf.Tensor]

@@ -132,7 +132,7 @@ class PortingConfig(Settings):
                 "a precision without training, as training would give each branch its own first layers",
                 'ask for the precision "int8", or leave "branches" out',
             )
-        if self.branches and self.quantization.inputs == "int8":
+        if self.branches and self.quantization.integer_inputs:
             raise InvalidValue(
                 "int8 inputs", "float32 inputs, because branches share float32 layers", 'leave "inputs" out'
             )
@@ -141,7 +141,7 @@ class PortingConfig(Settings):
         precision = self.quantization.precision
         beside = {
             "quantization": precision.value if precision is Quantization.INT8_QAT else None,
-            "inputs": "int8" if self.quantization.inputs == "int8" else None,
+            "inputs": "int8" if self.quantization.integer_inputs else None,
             "compression": self.compression and str(self.compression),
         }
         others = {name: value for name, value in beside.items() if value is not None}
@@ -303,6 +303,6 @@ class PortingConfig(Settings):
         if is_host(hardware):
             hardware = host_profile_name(precision, self.threads)
         return {
-            axes[key].named(hardware, precision): axes[key].limit(asked)
+            axes[key].named(hardware, precision, self.quantization.integer_inputs): axes[key].limit(asked)
             for key, asked in self.adaptation_goal.limits.items()
         }

@@ -40,10 +40,17 @@ _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 @dataclass(frozen=True)
 class Condition:
-    """The conditions of a cost: the precision of the package and the hardware, with its number of threads."""
+    """The conditions of a cost.
+
+    Attributes:
+        precision: The precision of the package.
+        hardware: The hardware, with its number of threads.
+        integer_inputs: Whether inputs and outputs of an integer package are int8 instead of float32.
+    """
 
     precision: Quantization = Quantization.NONE
     hardware: HardwareProfile = HOST
+    integer_inputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class Axis:
         by_precision: Whether the amount depends on the precision, so that goals of different precisions are
             compared separately.
         by_hardware: Whether it depends on the hardware that a goal names.
+        by_inputs: Whether it depends on the types of inputs and outputs of an integer package.
         higher_is_better: Whether goals limit it from below.
         measure: Measures the amount on a package, given the content of a `.tflite` file at its precision; on
             this machine with one thread, if it depends on hardware. The result replaces the predicted cost.
@@ -72,6 +80,7 @@ class Axis:
     cost: Callable[[NetworkCost, Condition], float]
     by_precision: bool = False
     by_hardware: bool = False
+    by_inputs: bool = False
     higher_is_better: bool = False
     measure: Callable[[bytes], float] | None = None
 
@@ -84,12 +93,22 @@ class Axis:
 
     def name(self, condition: Condition) -> str:
         """Return the axis of costs and budgets under a condition; omit conditions without influence."""
-        return self.named(condition.hardware.name, condition.precision)
+        return self.named(condition.hardware.name, condition.precision, condition.integer_inputs)
 
-    def named(self, hardware: str, precision: Quantization) -> str:
-        """Return the axis on named hardware and at a precision; omit conditions without influence."""
-        at = precision if self.by_precision else Quantization.NONE
-        return axis_name(self.format.quantity, hardware if self.by_hardware else None, at)
+    def named(self, hardware: str, precision: Quantization, integer_inputs: bool = False) -> str:
+        """Return the axis under conditions; omit those without influence.
+
+        Args:
+            hardware: Name of the hardware.
+            precision: The precision of the package.
+            integer_inputs: Whether inputs and outputs of an integer package are int8 as well.
+        """
+        return axis_name(
+            self.format.quantity,
+            hardware if self.by_hardware else None,
+            precision if self.by_precision else Quantization.NONE,
+            integer_inputs=integer_inputs and self.by_inputs,
+        )
 
     def costs(
         self, network: NetworkCost, profiles: Iterable[HardwareProfile], only: Container[str] | None = None
@@ -102,12 +121,10 @@ class Axis:
         Raises:
             MistifyError: INTERNAL, a plug-in fails, or returns an invalid cost.
         """
-        for precision in STORED if self.by_precision else (Quantization.NONE,):
-            for profile in profiles if self.by_hardware else (HOST,):
-                condition = Condition(precision, profile)
-                name = self.name(condition)
-                if only is None or name in only:
-                    yield name, self._checked(partial(self.cost, network, condition))
+        for condition in self._conditions(profiles):
+            name = self.name(condition)
+            if only is None or name in only:
+                yield name, self._checked(partial(self.cost, network, condition))
 
     def measured(self, package: bytes, precision: Quantization, threads: int = 1) -> dict[str, float]:
         """Measure the costs of a package on this machine, by axis; empty for an axis that is not measured.
@@ -129,6 +146,13 @@ class Axis:
         reciprocals of amounts. This preserves ratios, and so the distances between goals.
         """
         return Quantity(self.format.converted(asked.value), asked.relative)
+
+    def _conditions(self, profiles: Iterable[HardwareProfile]) -> Iterator[Condition]:
+        for precision in STORED if self.by_precision else (Quantization.NONE,):
+            for profile in profiles if self.by_hardware else (HOST,):
+                yield Condition(precision, profile)
+            if self.by_inputs and precision.integer:
+                yield Condition(precision, integer_inputs=True)
 
     def _checked(self, amount_of: Callable[[], float]) -> float:
         """Return the cost of an amount; check amounts from plug-ins."""
@@ -158,8 +182,9 @@ _BUILT_IN: Final[Mapping[str, Axis]] = {
             MEMORY,
             "memory",
             BYTES,
-            lambda network, at: network.memory_bytes(at.precision),
+            lambda network, at: network.memory_bytes(at.precision, integer_inputs=at.integer_inputs),
             by_precision=True,
+            by_inputs=True,
         ),
         Axis(
             "size",
@@ -235,7 +260,10 @@ def at_precision(name: str, precision: Quantization) -> str:
     at = conditions_of(name)
     profile = host_profile_name(precision, at.threads) if at.hardware == HOST.name else at.profile
     return axis_name(
-        quantity_of(name), profile, precision if axis_of(name).by_precision else Quantization.NONE
+        quantity_of(name),
+        profile,
+        precision if axis_of(name).by_precision else Quantization.NONE,
+        integer_inputs=at.integer_inputs and precision.integer,
     )
 
 

@@ -1,8 +1,9 @@
 """Costs and budgets: the axes on which networks are measured and goals are set (paper 4.1).
 
 The name of an axis contains its quantity and, if the quantity depends on them, hardware and precision:
-`flops`, `latency_ms@jetson-nano`, `memory_bytes@int8`. The default precision is float32. The default number
-of threads is one; otherwise it is part of the name: `latency_ms@host@4-threads@int8`.
+`flops`, `latency_ms@jetson-nano`, `memory_bytes@int8`, and `memory_bytes@int8-inputs` if inputs and outputs
+are int8 as well. The default precision is float32. The default number of threads is one; otherwise it is part
+of the name: `latency_ms@host@4-threads@int8`.
 `mistify.costs.axes` describes each axis.
 """
 
@@ -33,6 +34,9 @@ _PRECISIONS = frozenset(precision.value for precision in Quantization)
 
 _THREADS: Final = "-threads"
 
+#: The last part of axes for packages with integer inputs and outputs, in place of the precision.
+_INTEGER_INPUTS: Final = f"{Quantization.INT8.value}-inputs"
+
 #: Size of the cache of parsed names: all goals of a job share a few names.
 _CACHED_NAMES: Final = 1_000
 
@@ -44,11 +48,13 @@ class AxisConditions(NamedTuple):
         hardware: None if the axis does not depend on it.
         precision: Float32 by default.
         threads: One by default.
+        integer_inputs: Whether inputs and outputs of the package are int8 as well.
     """
 
     hardware: str | None
     precision: Quantization = Quantization.NONE
     threads: int = 1
+    integer_inputs: bool = False
 
     @property
     def profile(self) -> str | None:
@@ -61,11 +67,24 @@ def at_threads(hardware: str, threads: int) -> str:
     return hardware if threads == 1 else f"{hardware}@{threads}{_THREADS}"
 
 
-def axis_name(quantity: str, hardware: str | None = None, precision: Quantization = Quantization.NONE) -> str:
+def axis_name(
+    quantity: str,
+    hardware: str | None = None,
+    precision: Quantization = Quantization.NONE,
+    *,
+    integer_inputs: bool = False,
+) -> str:
     """Return the axis of a quantity on the given hardware and at the given precision.
 
-    The hardware's name may include the number of threads and the precision, as in names of profiles.
+    Args:
+        quantity: Its name.
+        hardware: The hardware, which may include the number of threads and the precision, as in names of
+            profiles; None if the quantity does not depend on it.
+        precision: The precision of the package.
+        integer_inputs: Whether inputs and outputs of an integer package are int8 as well.
     """
+    if integer_inputs:
+        return f"{quantity}@{_INTEGER_INPUTS}"
     stored_as = precision.stored_as
     if stored_as is Quantization.NONE or (hardware and hardware.endswith(f"@{stored_as.value}")):
         return "@".join(filter(None, (quantity, hardware)))
@@ -77,9 +96,14 @@ def latency_axis(hardware: str, precision: Quantization = Quantization.NONE) -> 
     return axis_name(LATENCY, hardware, precision)
 
 
-def memory_axis(precision: Quantization) -> str:
-    """Return the axis of memory at one precision."""
-    return axis_name(MEMORY, precision=precision)
+def memory_axis(precision: Quantization, *, integer_inputs: bool = False) -> str:
+    """Return the axis of memory at one precision.
+
+    Args:
+        precision: The precision of the package.
+        integer_inputs: Whether inputs and outputs of an integer package are int8 as well.
+    """
+    return axis_name(MEMORY, precision=precision, integer_inputs=integer_inputs)
 
 
 def size_axis(precision: Quantization) -> str:
@@ -96,6 +120,8 @@ def quantity_of(axis: str) -> str:
 def conditions_of(axis: str) -> AxisConditions:
     """Return the hardware, the precision and the number of threads in an axis name."""
     _, *named = axis.split("@")
+    if named[-1:] == [_INTEGER_INPUTS]:
+        return AxisConditions(None, Quantization.INT8, integer_inputs=True)
     precision = Quantization(named.pop()) if named and named[-1] in _PRECISIONS else Quantization.NONE
     threads = next((int(name.removesuffix(_THREADS)) for name in named[1:] if name.endswith(_THREADS)), 1)
     return AxisConditions(named[0] if named else None, precision, threads)
@@ -115,6 +141,19 @@ def threads_of(axes: Iterable[str]) -> int:
 def source_axis(axis: str) -> str:
     """Return the axis of the source (float32) to which a relative limit refers."""
     return axis_name(quantity_of(axis), conditions_of(axis).profile)
+
+
+def of_package(costs: Costs, *, integer_inputs: bool) -> dict[str, float]:
+    """Return costs without those of packages whose inputs and outputs have other types.
+
+    Args:
+        costs: Costs of a network in all packages that it can have.
+        integer_inputs: Whether inputs and outputs of the integer package are int8 as well.
+    """
+    of_integers = {axis for axis in costs if conditions_of(axis).integer_inputs}
+    of_floats = {axis_name(quantity_of(axis), precision=Quantization.INT8) for axis in of_integers}
+    others = of_floats if integer_inputs else of_integers
+    return {axis: cost for axis, cost in costs.items() if axis not in others}
 
 
 def least(budgets: Iterable[Budget]) -> dict[str, float]:

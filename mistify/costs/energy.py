@@ -5,7 +5,8 @@ from enum import StrEnum
 from typing import Final
 
 from mistify.costs.axes import Axis, Condition
-from mistify.costs.network import FLOAT_BYTES, NetworkCost
+from mistify.costs.layer import FLOAT_BYTES
+from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import HardwareProfile
 from mistify.costs.quantization import Quantization
 from mistify.parsing import quantities

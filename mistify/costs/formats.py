@@ -56,25 +56,28 @@ class AxisFormat:
         Returns:
             None if `costs` has no such axis.
         """
-        names = (
+        names = [
             axis_name(self.quantity, where, at)
             for where in (hardware, None)
             for at in (precision, Quantization.NONE)
-        )
+        ]
+        if precision.integer:
+            names.insert(0, axis_name(self.quantity, precision=precision, integer_inputs=True))
         return next((costs[name] for name in names if name in costs), None)
 
     def on(self, axis: str) -> str:
-        """Name an axis of this quantity for people: `latency on host`, `memory in int8`.
+        """Name an axis of this quantity for people: `latency on host`, `memory in int8 with int8 inputs`.
 
         One thread is not mentioned; `latency on host with 4 threads` is. Figures for hardware other than this
         machine are predictions: `predicted latency on jetson-nano`.
         """
-        hardware, precision, threads = conditions_of(axis)
+        hardware, precision, threads, integer_inputs = conditions_of(axis)
         known = "" if hardware is None or is_host(hardware) else "predicted "
         where = f" on {hardware}" if hardware else ""
         how = f" with {threads} threads" if threads != 1 else ""
         at = "" if precision is Quantization.NONE else f" in {precision.value}"
-        return known + self.label + where + how + at
+        inputs = f" with {precision.value} inputs" if integer_inputs else ""
+        return known + self.label + where + how + at + inputs
 
 
 def format_of(axis: str, formats: Iterable[AxisFormat]) -> AxisFormat:

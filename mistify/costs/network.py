@@ -1,7 +1,7 @@
 """The costs of a network, computed from its layers (paper section 4.1, DNN cost budgets).
 
 A network is described by numbers alone, without a model or a framework. The executor that owns the model
-fills in `LayerCost`s; server and client compute the same costs from them.
+fills in the `LayerCost`s; server and client compute the same costs from them.
 """
 
 from collections.abc import Iterator
@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from mistify.costs.operators import Operation, OperatorKind
+from mistify.costs.layer import FLOAT_BYTES, LayerCost
+from mistify.costs.memory import float_peak, integer_peak
+from mistify.costs.operators import WEIGHTED, Operation, OperatorKind
 from mistify.costs.quantization import Quantization, Storage
 
-__all__ = ["LayerCost", "NetworkCost"]
-
-FLOAT_BYTES = 4
-
-_WEIGHTED = frozenset({OperatorKind.CONVOLUTION, OperatorKind.DEPTHWISE, OperatorKind.DENSE})
+__all__ = ["NetworkCost"]
 
 #: A layer may process its elements in several passes, with one operator in the file for each.
 _SEPARATE = frozenset({OperatorKind.ADD, OperatorKind.ACTIVATION})
@@ -33,41 +31,6 @@ def multiply_adds(c_in: int, c_out: int, s_kernel: int = 1, s_out: int = 1, grou
         groups: Groups of a grouped convolution; `c_in` for a depthwise one.
     """
     return c_in * c_out * s_kernel * s_out // max(1, groups)
-
-
-@dataclass(frozen=True)
-class LayerCost:
-    """One layer in the cost model.
-
-    Attributes:
-        multiply_adds: Multiply-adds of one inference at batch 1.
-        params: Weights as trained, batch normalisation included.
-        stored_params: Weights as packaged, with batch normalisation folded.
-        inputs: Tensors read, by index.
-        output: Tensor written, by index.
-        in_place: Whether the output needs no memory of its own (an activation fused into the layer
-            before it, a reshape).
-        stored_biases: Number of stored weights in biases and other vectors.
-        operations: The operators of the layer in LiteRT.
-        operators: Number of operators in the file, if there are more than operations, as for the unrolled
-            steps of a recurrent layer.
-    """
-
-    name: str
-    multiply_adds: int
-    params: int
-    stored_params: int
-    inputs: tuple[int, ...]
-    output: int
-    in_place: bool = False
-    stored_biases: int = 0
-    operations: tuple[Operation, ...] = ()
-    operators: int = 1
-
-    @property
-    def stored_kernel(self) -> int:
-        """The stored weights that are not biases."""
-        return self.stored_params - self.stored_biases
 
 
 @dataclass(frozen=True)
@@ -100,38 +63,40 @@ class NetworkCost:
         storage = precision.storage
         total = 0
         for layer in self.layers:
-            kernel = layer.stored_kernel
-            total += kernel * (FLOAT_BYTES if kernel < storage.least_kernel else storage.weight)
+            total += layer.stored_kernel * (
+                storage.weight if _has_stored_kernel(layer, storage) else FLOAT_BYTES
+            )
             total += layer.stored_biases * storage.bias
         return total
 
-    @cached_property
-    def peak_activations(self) -> int:
-        """The maximum number of elements alive at once while the layers run in order."""
-        home = self._storage()
-        last_use = {home[tensor]: len(self.layers) for tensor in self.outputs}
-        for step, layer in enumerate(self.layers):
-            for tensor in (*layer.inputs, layer.output):
-                last_use[home[tensor]] = max(last_use.get(home[tensor], 0), step)
-        alive = {home[tensor] for tensor in self.inputs}
-        peak = sum(self.elements[tensor] for tensor in alive)
-        for step, layer in enumerate(self.layers):
-            alive.add(home[layer.output])
-            peak = max(peak, sum(self.elements[tensor] for tensor in alive))
-            alive = {tensor for tensor in alive if last_use.get(tensor, -1) > step}
-        return peak
+    def activation_bytes(
+        self, precision: Quantization = Quantization.NONE, *, integer_inputs: bool = False
+    ) -> int:
+        """Return the peak size of the tensors alive at once while the package runs, in bytes.
 
-    def memory_bytes(self, precision: Quantization = Quantization.NONE) -> int:
+        Args:
+            precision: The precision of the package.
+            integer_inputs: Whether inputs and outputs of an integer package are int8 instead of float32.
+        """
+        if not precision.integer:
+            return self._float_peak
+        return self._integer_peak_of_integers if integer_inputs else self._integer_peak
+
+    def memory_bytes(
+        self, precision: Quantization = Quantization.NONE, *, integer_inputs: bool = False
+    ) -> int:
         """Return packaged weights plus the peak of live activations, in bytes.
 
-        For integers this is a lower bound, with int8 `inputs`. Float inputs and outputs add to it.
+        Args:
+            precision: The precision of the package.
+            integer_inputs: Whether inputs and outputs of an integer package are int8 instead of float32.
         """
-        return self.weight_bytes(precision) + precision.storage.activation * self.peak_activations
+        return self.weight_bytes(precision) + self.activation_bytes(precision, integer_inputs=integer_inputs)
 
     def size_bytes(self, precision: Quantization = Quantization.NONE) -> int:
         """Return the expected size of the packaged file in bytes."""
         storage = precision.storage
-        scaled = (layer for layer in self.layers if layer.stored_kernel >= storage.least_kernel)
+        scaled = (layer for layer in self.layers if _has_stored_kernel(layer, storage))
         channels = storage.channel * sum(layer.stored_biases for layer in scaled)
         operators = sum(_operator_bytes(layer, storage) for layer in self.layers)
         return self.weight_bytes(precision) + storage.frame + channels + operators
@@ -149,18 +114,24 @@ class NetworkCost:
         """The operators of the network in LiteRT."""
         return chain.from_iterable(layer.operations for layer in self.layers)
 
-    def _storage(self) -> list[int]:
-        """Return, for each tensor, the tensor whose memory it uses: itself, or its input."""
-        readers: dict[int, int] = {}
-        for layer in self.layers:
-            for tensor in set(layer.inputs):
-                readers[tensor] = readers.get(tensor, 0) + 1
-        home = list(range(len(self.elements)))
-        for layer in self.layers:
-            source = layer.inputs[0] if layer.inputs else layer.output
-            if layer.in_place and readers[source] == 1 and source not in (*self.inputs, *self.outputs):
-                home[layer.output] = home[source]
-        return home
+    @cached_property
+    def _float_peak(self) -> int:
+        return float_peak(self.layers, self.elements, self.inputs, self.outputs)
+
+    @cached_property
+    def _integer_peak(self) -> int:
+        return integer_peak(self.layers, self.elements, self.inputs, self.outputs, integer_inputs=False)
+
+    @cached_property
+    def _integer_peak_of_integers(self) -> int:
+        return integer_peak(self.layers, self.elements, self.inputs, self.outputs, integer_inputs=True)
+
+
+def _has_stored_kernel(layer: LayerCost, storage: Storage) -> bool:
+    """Check whether the kernel of a layer is stored at the precision of the package, not in float32."""
+    if storage.weight == 1 and layer.is_float_only:
+        return False
+    return layer.stored_kernel >= storage.least_kernel
 
 
 def _operator_bytes(layer: LayerCost, storage: Storage) -> int:
@@ -176,6 +147,6 @@ def _operator_bytes(layer: LayerCost, storage: Storage) -> int:
 def _operation_bytes(operation: Operation, storage: Storage) -> int:
     if operation.kind is OperatorKind.FLATTEN:
         return storage.flatten
-    if operation.kind in _WEIGHTED:
+    if operation.kind in WEIGHTED:
         return storage.weighted
     return storage.plain * (operation.times if operation.kind in _SEPARATE else 1)

@@ -1,6 +1,6 @@
 """Operators that a network runs in LiteRT, and their sizes (paper 4.1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 
@@ -28,6 +28,10 @@ class OperatorKind(StrEnum):
     FLATTEN = "flatten"
     QUANTIZE = "quantize"
     DEQUANTIZE = "dequantize"
+
+
+#: Operators with a kernel.
+WEIGHTED = frozenset({OperatorKind.CONVOLUTION, OperatorKind.DEPTHWISE, OperatorKind.DENSE})
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,43 @@ class Operation:
                 return self.kernel * self.c_out
             case _:
                 return 0
+
+
+@dataclass(frozen=True)
+class LayerOperation(Operation):
+    """An operation of a layer, whose memory in LiteRT does not follow from its sizes alone.
+
+    Attributes:
+        scratch: Elements alive while it runs, besides its input and output, as between several operators.
+        float_only: Whether LiteRT computes it in float32 at every precision.
+    """
+
+    scratch: int = 0
+    float_only: bool = False
+
+
+def with_memory(operation: Operation, scratch: int = 0, *, float_only: bool = False) -> Operation:
+    """Return an operation with its memory in LiteRT.
+
+    Args:
+        operation: Its sizes.
+        scratch: Elements alive while it runs, besides its input and output.
+        float_only: Whether LiteRT computes it in float32 at every precision.
+    """
+    if not scratch and not float_only:
+        return operation
+    sizes = {each.name: getattr(operation, each.name) for each in fields(Operation)}
+    return LayerOperation(**sizes, scratch=scratch, float_only=float_only)
+
+
+def scratch_of(operation: Operation) -> int:
+    """Return the elements alive while an operation runs, besides its input and output."""
+    return operation.scratch if isinstance(operation, LayerOperation) else 0
+
+
+def is_float_only(operation: Operation) -> bool:
+    """Check whether LiteRT computes an operation in float32 at every precision."""
+    return isinstance(operation, LayerOperation) and operation.float_only
 
 
 def elementwise(kind: OperatorKind, positions: int, channels: int, times: int = 1) -> Operation:

@@ -169,10 +169,10 @@ def _achieved(
     goal: Goal, network: Goal | BranchFigures, source: Source | None, formats: Iterable[AxisFormat]
 ) -> dict[str, float | None]:
     """Return the costs and the accuracy of a package, or of one of its branches."""
-    precision = goal.spec.quantization.precision
+    precision, integer_inputs = goal.spec.quantization.precision, goal.spec.quantization.integer_inputs
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
-        MEMORY: network.achieved.get(memory_axis(precision)),
+        MEMORY: network.achieved.get(memory_axis(precision, integer_inputs=integer_inputs)),
         SIZE: network.achieved.get(size_axis(precision)),
         **_plugged_in(network.achieved, formats, profile_of_goal(goal), precision),
         "latency_ms": latency_of(goal, network.achieved),

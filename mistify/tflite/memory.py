@@ -9,7 +9,7 @@ from typing import Any
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.liveness import Step, peak_bytes
 from mistify.package.manifest import fixed_batch_signature
 
 #: Operators that share one buffer between input and output.
@@ -84,9 +84,9 @@ def _peak(model: Any, graph: int, shapes: Shapes) -> int:
     subgraph = model.Subgraphs(graph)
     tensors = list(_tensors(subgraph))
     constants = {at for at, tensor in enumerate(tensors) if _stored_bytes(model, tensor.Buffer()) is not None}
-    layers: list[LayerCost] = []
+    steps: list[Step] = []
     inside = 0
-    for number, operator in enumerate(_operators(subgraph)):
+    for operator in _operators(subgraph):
         name = _name(model, operator)
         inputs = map(operator.Inputs, range(operator.InputsLength()))
         outputs = [operator.Outputs(at) for at in range(operator.OutputsLength())]
@@ -94,20 +94,18 @@ def _peak(model: Any, graph: int, shapes: Shapes) -> int:
         if name == "DEQUANTIZE" and not read:
             constants.update(outputs)  # a weight stored as float16
         inside = max([inside, *(_peak(model, called, {}) for called in _called(operator))])
-        layers += [
-            LayerCost(f"{name}_{number}", 0, 0, 0, read, output, in_place=name in IN_PLACE)
-            for output in outputs
-            if output not in constants
+        steps += [
+            Step(read, output, in_place=name in IN_PLACE) for output in outputs if output not in constants
         ]
-    sizes = tuple(
-        0 if at in constants else tensor_bytes(tensor.Type(), shapes.get(at, _shape(tensor)))
+    sizes = {
+        at: 0 if at in constants else tensor_bytes(tensor.Type(), shapes.get(at, _shape(tensor)))
         for at, tensor in enumerate(tensors)
-    )
+    }
     ends = (
         tuple(map(subgraph.Inputs, range(subgraph.InputsLength()))),
         tuple(map(subgraph.Outputs, range(subgraph.OutputsLength()))),
     )
-    return NetworkCost(tuple(layers), sizes, *ends).peak_activations + inside
+    return peak_bytes(steps, sizes, *ends) + inside
 
 
 def tensor_bytes(element: int, shape: Iterable[int]) -> int:

@@ -330,10 +330,11 @@ def _output_column(score: OutputScore) -> str:
 
 def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:
     precision = goal.spec.quantization.precision
+    memory = memory_axis(precision, integer_inputs=goal.spec.quantization.integer_inputs)
     return {
         **_counts(network.achieved, source),
         **_plugged_in_cells(network.achieved, source, profile_of_goal(goal), precision),
-        _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
+        _MEMORY: amount(MEMORY, network.achieved.get(memory)),
         _PREDICTED: amount(LATENCY, latency_of(goal, network.achieved)),
         _MEASURED: amount(LATENCY, measured_latency(goal, network)),
         _ACCURACY: compared_quality(goal, network.accuracy, source),

@@ -225,8 +225,14 @@ def parts(manifest: Manifest) -> tuple[Branch | Manifest, ...]:
     return manifest.branches or (manifest,)
 
 
+def _memory_bytes(part: Branch | Manifest, precision: Quantization) -> float | None:
+    """Return the memory of a network; None if it is unknown. Integer packages may have integer inputs."""
+    axes = (memory_axis(precision, integer_inputs=integer_inputs) for integer_inputs in (False, True))
+    return next((part.achieved[axis] for axis in axes if axis in part.achieved), None)
+
+
 def _branches(manifest: Manifest) -> PackageOptions:
-    memory, size = memory_axis(manifest.quantization), size_axis(manifest.quantization)
+    size = size_axis(manifest.quantization)
     options = tuple(
         Option(
             kind=OptionKind.BRANCH,
@@ -235,7 +241,7 @@ def _branches(manifest: Manifest) -> PackageOptions:
             costs=OptionCosts(
                 latency_ms=part.latency.median_ms,
                 p95_ms=part.latency.p95_ms,
-                memory_bytes=part.achieved.get(memory),
+                memory_bytes=_memory_bytes(part, manifest.quantization),
                 size_bytes=part.achieved.get(size),
                 energy=_energy(part, part.achieved.get(FLOPS), manifest.quantization),
                 axes=part.achieved,

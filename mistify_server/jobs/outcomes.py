@@ -6,7 +6,7 @@ from typing import Final
 
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import missed, reached, serves_better
-from mistify.costs.budget import Costs, exceeded, meets
+from mistify.costs.budget import Costs, exceeded, meets, of_package
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.formatting import excess
 from mistify.jobs.job import Goal, GoalState, PackageFile
@@ -41,7 +41,8 @@ def packaged_goal(
         teacher_accuracy: Accuracy of the tuned source on the validation data.
         foreseen: The predicted relative loss of that accuracy; None without a forecast.
     """
-    achieved = {**adapted.costs, **package.achieved}
+    adapted_costs = of_package(adapted.costs, integer_inputs=goal.spec.quantization.integer_inputs)
+    achieved = {**adapted_costs, **package.achieved}
     reason = _shortfall(goal, {**achieved, **package.measured}, adapted, package)
     unforeseen = _unforeseen_loss(goal, package, teacher_accuracy, foreseen)
     return replace(

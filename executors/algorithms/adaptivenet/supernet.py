@@ -21,7 +21,7 @@ from executors.structure import Structure, analyse, in_parallel, in_series, mode
 from executors.structure.graph import Graph
 from executors.structure.signature import input_names, output_names
 from executors.training.evaluation import EVALUATION_BATCH, Tensors, call, examples_of_shapes
-from mistify.costs.network import FLOAT_BYTES
+from mistify.costs.layer import FLOAT_BYTES
 from mistify.errors import ErrorCode, MistifyError, Problem
 
 #: Training examples used to initialize variants, and the maximum size of their features in bytes.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from mistify.costs.operators import Operation, OperatorKind, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise, with_memory
 
 Array = npt.NDArray[Any]
 
@@ -142,6 +142,14 @@ class LayerHandler(ABC):
         """
         return () if self.in_place else (over(OperatorKind.ADD, output),)
 
+    def adding_bias(self, node: Node, output: Shape) -> tuple[Operation, ...]:
+        """Return the operation that adds a bias in LiteRT, or none if the layer's operator adds it.
+
+        Args:
+            output: Shape of the output tensor, batch dimension first.
+        """
+        return ()
+
     def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
         """Return the number of operators of one call in the packaged file; 1 if it equals its operations."""
         return 1
@@ -191,27 +199,52 @@ def positions(shape: Shape) -> int:
     return elements(shape[:-1])
 
 
-def over(kind: OperatorKind, shape: Shape, times: int = 1) -> Operation:
+def over(kind: OperatorKind, shape: Shape, times: int = 1, temporaries: int = 0) -> Operation:
     """Return a pass over the elements of a tensor.
 
     Args:
         kind: The operation on each element.
         shape: Shape of the tensor, batch dimension first.
         times: Number of passes.
+        temporaries: Number of tensors of the same shape between its operators.
     """
-    return elementwise(kind, positions(shape), shape[-1] or 1, times)
+    operation = elementwise(kind, positions(shape), shape[-1] or 1, times)
+    return with_memory(operation, temporaries * elements(shape) if temporaries else 0)
 
 
 #: Activations that LiteRT fuses into the operator before them.
 _FUSED = frozenset({keras.activations.linear, keras.activations.relu, keras.activations.relu6})
 
 
+#: Activations that LiteRT computes with one operator.
+_ONE_OPERATOR = frozenset(
+    {
+        keras.activations.elu,
+        keras.activations.exponential,
+        keras.activations.gelu,
+        keras.activations.hard_silu,
+        keras.activations.leaky_relu,
+        keras.activations.log_softmax,
+        keras.activations.sigmoid,
+        keras.activations.softmax,
+        keras.activations.tanh,
+    }
+)
+
+#: Activations whose operator ELU has no integer kernel in LiteRT.
+_FLOAT_ONLY = frozenset({keras.activations.elu, keras.activations.selu})
+
+
 def activated(activation: object, output: Shape) -> tuple[Operation, ...]:
-    """Return the operation of an activation function on a tensor, or none if it is fused."""
+    """Return the operation of an activation function on a tensor, or none if it is fused.
+
+    Of several operators, as for `silu` (a sigmoid and a product), one keeps its result for a later one.
+    """
     if activation in _FUSED:
         return ()
     kind = OperatorKind.SOFTMAX if activation is keras.activations.softmax else OperatorKind.ACTIVATION
-    return (over(kind, output),)
+    scratch = 0 if activation in _ONE_OPERATOR else elements(output)
+    return (with_memory(over(kind, output), scratch, float_only=activation in _FLOAT_ONLY),)
 
 
 def require_channels_last(node: Node) -> None:

@@ -21,7 +21,7 @@ from executors.structure.handlers.base import (
     require_channels_last,
 )
 from mistify.costs.network import multiply_adds
-from mistify.costs.operators import Operation, OperatorKind
+from mistify.costs.operators import Operation, OperatorKind, with_memory
 
 layers = keras.layers
 
@@ -40,8 +40,28 @@ def finish(node: Node, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
     return channels
 
 
+class Convolves(LayerHandler):
+    """A convolution. Over volumes, LiteRT has no integer kernel for it, and adds the bias separately."""
+
+    def adding_bias(self, node: Node, output: Shape) -> tuple[Operation, ...]:
+        """Return a pass over volumes; other convolutions add the bias themselves."""
+        return (over(OperatorKind.ADD, output),) if _is_over_volumes(node) else ()
+
+    def _biased(self, node: Node, made: Operation, output: Shape) -> tuple[Operation, ...]:
+        bias = self.adding_bias(node, output) if node.layer.use_bias else ()
+        return (with_memory(made, float_only=_is_over_volumes(node)), *bias)
+
+
+class HasFilters(LayerHandler):
+    """The number of output channels is in the config."""
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """Set the filters."""
+        return {**layer.get_config(), "filters": channels}
+
+
 @register(layers.Conv1D, layers.Conv2D, layers.Conv3D)
-class Convolution(LayerHandler):
+class Convolution(Convolves):
     """Kernel [..., C_in / groups, C_out]. Grouped convolutions only lose whole groups."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -88,21 +108,14 @@ class Convolution(LayerHandler):
         """Return one operator for each group, and an activation unless it is fused."""
         *kernel, c_in, c_out = _sizes(weights[0])
         groups = max(1, (inputs[0][-1] or 0) // max(1, c_in))
-        window = _window(prod(kernel), inputs, output, groups)
-        made = Operation(OperatorKind.CONVOLUTION, c_in=c_in, c_out=c_out // groups, **window)
-        return (*_around(inputs, output, made), *activated(node.layer.activation, output))
-
-
-class HasFilters(LayerHandler):
-    """The number of output channels is in the config."""
-
-    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Set the filters."""
-        return {**layer.get_config(), "filters": channels}
+        channels = (c_in, c_out // groups)
+        made = _sliding(OperatorKind.CONVOLUTION, prod(kernel), (inputs[0], output), channels, times=groups)
+        convolved = _around(inputs, output, *self._biased(node, made, output))
+        return (*convolved, *activated(node.layer.activation, output))
 
 
 @register(layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
-class TransposedConvolution(HasFilters):
+class TransposedConvolution(Convolves, HasFilters):
     """Kernel [..., C_out, C_in]."""
 
     def products(self, node: Node) -> Sequence[Product]:
@@ -134,7 +147,8 @@ class TransposedConvolution(HasFilters):
         """Return one operator: each input position computes all outputs that the kernel covers."""
         *kernel, c_out, c_in = _sizes(weights[0])
         made = Operation(OperatorKind.CONVOLUTION, positions(inputs[0]), c_in, c_out * prod(kernel))
-        return (*_around(inputs, output, made), *activated(node.layer.activation, output))
+        convolved = _around(inputs, output, *self._biased(node, made, output))
+        return (*convolved, *activated(node.layer.activation, output))
 
 
 @register(layers.DepthwiseConv1D, layers.DepthwiseConv2D)
@@ -160,8 +174,7 @@ class DepthwiseConvolution(LayerHandler):
     ) -> tuple[Operation, ...]:
         """Return one operator, and an activation unless it is fused."""
         *kernel, c_in, multiplier = _sizes(weights[0])
-        window = _window(prod(kernel), inputs, output)
-        made = Operation(OperatorKind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
+        made = _sliding(OperatorKind.DEPTHWISE, prod(kernel), (inputs[0], output), (c_in, c_in * multiplier))
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))
 
 
@@ -194,16 +207,34 @@ class SeparableConvolution(HasFilters):
     ) -> tuple[Operation, ...]:
         """Return two operators, and an activation unless it is fused."""
         *kernel, c_in, multiplier = _sizes(weights[0])
-        window = _window(prod(kernel), inputs, output)
-        apart = Operation(OperatorKind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
+        apart = _sliding(OperatorKind.DEPTHWISE, prod(kernel), (inputs[0], output), (c_in, c_in * multiplier))
         joined = Operation(OperatorKind.CONVOLUTION, positions(output), c_in * multiplier, output[-1] or 0)
         return (*_around(inputs, output, apart, joined), *activated(node.layer.activation, output))
 
 
-def _window(kernel: int, inputs: Sequence[Shape], output: Shape, times: int = 1) -> dict[str, int]:
-    """Return the kernel size, stride and positions of an operation."""
-    stride = max(1, round(positions(inputs[0]) / positions(output)))
-    return {"positions": positions(output), "kernel": kernel, "stride": stride, "times": times}
+def _is_over_volumes(node: Node) -> bool:
+    return isinstance(node.layer, layers.Conv3D | layers.Conv3DTranspose)
+
+
+def _sliding(
+    kind: OperatorKind,
+    kernel: int,
+    shapes: tuple[Shape, Shape],
+    channels: tuple[int, int],
+    *,
+    times: int = 1,
+) -> Operation:
+    """Return an operator whose kernel slides over the positions of its input.
+
+    Args:
+        kind: The kind of the operator.
+        kernel: Positions of the kernel.
+        shapes: Shapes of the input and the output.
+        channels: Input and output channels of one run.
+        times: Number of runs.
+    """
+    read, written = map(positions, shapes)
+    return Operation(kind, written, *channels, kernel, max(1, round(read / written)), times)
 
 
 def _around(inputs: Sequence[Shape], output: Shape, *made: Operation) -> tuple[Operation, ...]:

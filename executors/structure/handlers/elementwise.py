@@ -134,10 +134,14 @@ class Pointwise(PassesChannels):
         if isinstance(node.layer, layers.ReLU):
             fused = node.layer.negative_slope == 0 and node.layer.max_value in (None, 6.0)
             return () if fused else (over(OperatorKind.ACTIVATION, output),)
-        return (over(OperatorKind.ACTIVATION, output),) if type(node.layer) in _ACTIVATIONS else ()
+        function = _ACTIVATIONS.get(type(node.layer), keras.activations.linear)
+        return activated(function, output)
 
 
-_ACTIVATIONS = frozenset({layers.ELU, layers.LeakyReLU})
+_ACTIVATIONS: Mapping[type, object] = {
+    layers.ELU: keras.activations.elu,
+    layers.LeakyReLU: keras.activations.leaky_relu,
+}
 
 
 @register(layers.Rescaling)

@@ -62,7 +62,7 @@ class LayerNormalization(BatchNormalization):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """Return mean and variance over the channels, then the normalisation: about nine passes."""
-        return (over(OperatorKind.ADD, output, times=9),)
+        return (over(OperatorKind.ADD, output, times=9, temporaries=2),)
 
 
 @register(layers.GroupNormalization)
@@ -82,7 +82,7 @@ class GroupNormalization(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """Return the operations of a layer norm."""
-        return (over(OperatorKind.ADD, output, times=9),)
+        return (over(OperatorKind.ADD, output, times=9, temporaries=2),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on with their factors; tie those at the same position in every group."""

@@ -11,7 +11,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, mixes_channels, over, register
 from mistify.costs.network import multiply_adds
-from mistify.costs.operators import Operation, OperatorKind, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise, with_memory
 
 layers = keras.layers
 
@@ -69,8 +69,10 @@ def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation
     """Return a kernel for all steps, and for each the other kernel, their sum and the gates."""
     steps, gates, units = inputs[0][1] or 0, _gates(kernels), kernels[1][0] or 0
     (c_in, c_read), (c_state, c_out) = kernels
+    of_all_steps = steps * (c_read or 0)
     return (
-        Operation(OperatorKind.DENSE, steps, c_in or 0, c_read or 0),
+        # UNPACK copies the product to one tensor for each step.
+        with_memory(Operation(OperatorKind.DENSE, steps, c_in or 0, c_read or 0), scratch=2 * of_all_steps),
         Operation(OperatorKind.DENSE, 1, c_state or 0, c_out or 0, times=steps),
         elementwise(OperatorKind.ADD, 1, gates * units, steps),
         elementwise(OperatorKind.ACTIVATION, 1, units, gates * steps),

@@ -30,6 +30,11 @@ class QuantizationConfig(Settings):
         default="float32", description='"float32" or "int8"', examples=["int8"]
     )
 
+    @property
+    def integer_inputs(self) -> bool:
+        """Whether inputs and outputs are int8."""
+        return self.inputs == "int8"
+
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, raw: Any) -> Any:
@@ -37,7 +42,7 @@ class QuantizationConfig(Settings):
 
     @model_validator(mode="after")
     def _check_inputs(self) -> "QuantizationConfig":
-        if self.inputs == "int8" and not self.precision.integer:
+        if self.integer_inputs and not self.precision.integer:
             raise InvalidValue(
                 self.model_dump(mode="json"),
                 f"float32 inputs for a network of precision {self.precision.value}",

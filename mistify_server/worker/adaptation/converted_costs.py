@@ -9,7 +9,6 @@ from executors.timing import activity
 from executors.training.setup import TrainingSetup
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import Budget, Costs
-from mistify.costs.quantization import Quantization
 from mistify_server.worker.adaptation.latency import few_examples
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.file_costs import is_stored, stored_costs
@@ -41,22 +40,22 @@ def cost_reader(
             with suppress_conversion_errors():
                 examples = few_examples(model, setup.train, [quantization.precision])
                 network = convert(model, quantization, examples)
-                costs = _larger(costs, stored_costs(network, quantization.precision, threads))
+                costs = _larger(costs, stored_costs(network, quantization, threads))
         return {axis: cost for axis, cost in costs.items() if axis in budget}
 
     return read
 
 
-def largest_stored(files: Iterable[tuple[Quantization, bytes]], threads: int) -> Costs:
+def largest_stored(files: Iterable[tuple[QuantizationConfig, bytes]], threads: int) -> Costs:
     """Return the costs of a network in its files, by axis; if several share an axis, the larger cost.
 
     Args:
-        files: The precision and content of each `.tflite`.
+        files: The precision, the types of inputs, and the content of each `.tflite`.
         threads: Number of threads that run the packages.
     """
     costs: Costs = {}
-    for precision, network in files:
-        costs = _larger(costs, stored_costs(network, precision, threads))
+    for quantization, network in files:
+        costs = _larger(costs, stored_costs(network, quantization, threads))
     return costs
 
 

@@ -65,7 +65,7 @@ def slice_meter(
     def measure(one: Slice) -> SliceReading:
         if not (limits_latency(budget) or limits_storage(budget)):
             return SliceReading()
-        files = [(each.precision, network.cut(one.units)) for each, network in networks]
+        files = [(each, network.cut(one.units)) for each, network in networks]
         stored = largest_stored(files, threads) if limits_storage(budget) else {}
         return SliceReading(
             _deviation(one, [file for _, file in files], budget, profiles) if limits_latency(budget) else 1.0,

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import HardwareProfile
 from mistify.jobs.network_graph import INPUT, GraphNode, NetworkGraph
 from mistify.tflite.memory import ELEMENT_BYTES

@@ -6,7 +6,8 @@ from dataclasses import replace
 from executors.structure import Structure
 from mistify.costs.budget import LATENCY, quantity_of
 from mistify.costs.catalogue import HOST, host_profile_name
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import HardwareProfile
 from mistify.jobs.details import LayerChange, LayerFigures, LayerTable
 from mistify_server.tasks.tasks import PackageTask

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 
-from mistify.costs.budget import memory_axis
+from mistify.costs.budget import memory_axis, of_package
 from mistify.package.manifest import Branch, Manifest, TensorInfo, Versions
 from mistify.package.records import PackagedFile
 from mistify_server.tasks.tasks import PackageTask
@@ -37,7 +37,10 @@ def manifest_of(
         budget=dict(spec.budget),
         metric=task.recipe.data.metric,
         targets=spec.targets,
-        achieved={**task.costs, **measured.costs},
+        achieved={
+            **of_package(task.costs, integer_inputs=spec.quantization.integer_inputs),
+            **measured.costs,
+        },
         measured=measured_here(own.latency, spec.quantization.precision),
         accuracy=own.test.accuracy,
         accuracy_examples=own.test.examples,

@@ -309,7 +309,7 @@ def _is_small_enough(network: bytes, task: PackageTask) -> bool:
     """
     spec = task.spec
     limits = {axis: limit for axis, limit in spec.budget.items() if is_stored(axis)}
-    return not limits or meets(stored_costs(network, spec.quantization.precision, spec.threads), limits)
+    return not limits or meets(stored_costs(network, spec.quantization, spec.threads), limits)
 
 
 def _check(model: keras.Model, task: PackageTask, setup: TrainingSetup, ready: Ready) -> None:

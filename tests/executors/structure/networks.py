@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from executors.structure import Structure, analyse, fold_batch_norm, narrow, widen
-from mistify.costs.network import FLOAT_BYTES
+from mistify.costs.layer import FLOAT_BYTES
 
 layers = keras.layers
 TOLERANCE = 1e-4

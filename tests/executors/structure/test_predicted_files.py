@@ -6,7 +6,7 @@ import pytest
 
 from executors.structure import analyse
 from mistify.config.package.quantization import QuantizationConfig
-from mistify.costs.quantization import STORED
+from mistify.costs.quantization import STORED, Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
 from tests.executors.structure.networks import randomised
@@ -16,6 +16,11 @@ layers = keras.layers
 
 def images(*chain, size=9):
     return keras.Sequential([keras.Input((size, size, 3), name="x"), *chain])
+
+
+def volumes(*chain):
+    ends = (layers.GlobalAveragePooling3D(), layers.Dense(4, "softmax"))
+    return keras.Sequential([keras.Input((8, 8, 8, 2), name="x"), *chain, *ends])
 
 
 def separable(blocks, width):
@@ -55,6 +60,31 @@ NETWORKS = {
     "a sequence": lambda: keras.Sequential(
         [keras.Input((20, 4), name="x"), layers.Conv1D(8, 3), layers.GlobalMaxPooling1D(), layers.Dense(4)]
     ),
+    "large input": lambda: images(
+        layers.Conv2D(8, 3, strides=4, activation="relu"), layers.GlobalAveragePooling2D(), size=64
+    ),
+    "large output": lambda: images(
+        layers.Conv2D(8, 3, strides=2, padding="same", activation="relu"),
+        layers.UpSampling2D(2, interpolation="bilinear"),
+        layers.Conv2D(4, 1),
+        size=32,
+    ),
+    "activations": lambda: images(
+        layers.Conv2D(8, 3, activation="gelu"),
+        layers.SeparableConv2D(8, 3),
+        layers.LeakyReLU(),
+        layers.Conv2D(8, 3, activation="elu"),
+        size=16,
+    ),
+    "a gated activation": lambda: images(layers.Conv2D(16, 3, strides=2, activation="silu"), size=32),
+    "layer norms": lambda: images(layers.Conv2D(16, 3), layers.LayerNormalization(), layers.Conv2D(4, 1)),
+    "volumes": lambda: volumes(
+        layers.Conv3D(16, 3, activation="relu"), layers.MaxPooling3D(2), layers.Conv3D(24, 3, padding="same")
+    ),
+    "volumes with batch norms": lambda: volumes(
+        *(layers.Conv3D(16, 3, use_bias=False), layers.BatchNormalization(), layers.ReLU()),
+        *(layers.Conv3DTranspose(4, 2, strides=2), layers.BatchNormalization(), layers.ReLU()),
+    ),
 }
 
 
@@ -63,8 +93,10 @@ def test_file_size_and_memory_are_close_to_the_predictions(name):
     model = randomised(NETWORKS[name]())
     rows = {"x": np.random.default_rng(0).normal(size=(8, *model.input_shape[1:])).astype(np.float32)}
     network = analyse(model).network()
-    for precision in STORED:
-        inputs = "int8" if precision.integer else "float32"
-        converted = convert(model, QuantizationConfig(precision=precision, inputs=inputs), rows)
-        assert len(converted) == pytest.approx(network.size_bytes(precision), rel=0.2), precision
-        assert memory_bytes(converted) == pytest.approx(network.memory_bytes(precision), rel=0.1), precision
+    packages = [QuantizationConfig(precision=precision) for precision in STORED]
+    packages.append(QuantizationConfig(precision=Quantization.INT8, inputs="int8"))
+    for package in packages:
+        converted, precision = convert(model, package, rows), package.precision
+        predicted = network.memory_bytes(precision, integer_inputs=package.integer_inputs)
+        assert len(converted) == pytest.approx(network.size_bytes(precision), rel=0.2), package
+        assert memory_bytes(converted) == pytest.approx(predicted, rel=0.1), package

@@ -17,6 +17,7 @@ from mistify.costs.axes import (
     Condition,
     at_precision,
     axis_of,
+    built_in_formats,
     depend_on_hardware,
     known_axes,
 )
@@ -27,12 +28,15 @@ from mistify.costs.budget import (
     hardware_of,
     latency_axis,
     meets,
+    memory_axis,
+    of_package,
     source_axis,
     threads_of,
     tightest_ratio,
 )
 from mistify.costs.formats import AxisFormat, format_of
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import STORED, Quantization
 from mistify.errors import ErrorCode, MistifyError
@@ -66,6 +70,28 @@ def test_the_name_of_an_axis_lists_its_conditions():
     ]
 
 
+def test_axes_of_packages_with_integer_inputs_have_names_of_their_own():
+    name = memory_axis(Quantization.INT8, integer_inputs=True)
+    assert conditions_of(name) == (None, Quantization.INT8, 1, True)
+    assert source_axis(name) == "memory_bytes"
+    assert at_precision(name, Quantization.INT8) == name
+    assert at_precision(name, Quantization.DYNAMIC) == "memory_bytes@dynamic"
+    assert axis().named("board", Quantization.INT8, integer_inputs=True) == "energy_j"
+
+
+def test_costs_of_a_package_leave_out_those_with_other_inputs():
+    costs = {"flops": 1.0, "memory_bytes": 9.0, "memory_bytes@int8": 5.0, "memory_bytes@int8-inputs": 3.0}
+    assert of_package(costs, integer_inputs=False) == {
+        "flops": 1.0, "memory_bytes": 9.0, "memory_bytes@int8": 5.0,
+    }  # fmt: skip
+    assert of_package(costs, integer_inputs=True) == {
+        "flops": 1.0, "memory_bytes": 9.0, "memory_bytes@int8-inputs": 3.0,
+    }  # fmt: skip
+    memory = format_of("memory_bytes", built_in_formats())
+    assert memory.cost(of_package(costs, integer_inputs=True), "host", Quantization.INT8) == 3.0
+    assert memory.on("memory_bytes@int8-inputs") == "memory in int8 with int8 inputs"
+
+
 @pytest.mark.parametrize(
     ("hardware", "threads"), [(None, 1), ("board", 1), ("jetson-nano", 4), ("4-threads", 2)]
 )
@@ -73,7 +99,7 @@ def test_the_name_of_an_axis_lists_its_conditions():
 def test_conditions_are_parsed_from_the_name(hardware, threads, precision):
     profile = hardware and at_threads(hardware, threads)
     name = axis_name("energy_j", profile, precision)
-    assert conditions_of(name) == (hardware, precision, threads)
+    assert conditions_of(name) == (hardware, precision, threads, False)
     assert conditions_of(name).profile == profile
     assert source_axis(name) == axis_name("energy_j", profile)
     assert hardware_of(name) is None

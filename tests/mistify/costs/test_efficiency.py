@@ -7,7 +7,8 @@ import pytest
 
 from mistify.costs.catalogue import catalogue, data_sheet
 from mistify.costs.efficiency import Efficiency, PeakShares
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify.costs.profiles import NominalProfile
 

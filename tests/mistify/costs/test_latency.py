@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from mistify.costs.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_between, terms_of
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify.costs.profiles import MeasuredProfile, NominalProfile, device_profile
 

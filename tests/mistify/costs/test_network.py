@@ -2,8 +2,9 @@ import pytest
 
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS, SIZE
-from mistify.costs.network import LayerCost, NetworkCost, multiply_adds
-from mistify.costs.operators import Operation, OperatorKind
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost, multiply_adds
+from mistify.costs.operators import Operation, OperatorKind, elementwise, with_memory
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import STORED, Quantization
 
@@ -42,21 +43,21 @@ def test_multiply_adds_match_values_computed_by_hand(arguments, expected):
 
 def test_the_peak_of_a_residual_block_includes_the_shortcut():
     # While c runs, a (64, for the sum), b (100) and c (64) are alive: 228. While b runs 164, at the sum 192.
-    assert residual().peak_activations == 228
+    assert residual().activation_bytes() == 4 * 228
 
 
 def test_the_shortcut_stays_alive():
     network = residual()
     plain = (*network.layers[:3], layer("sum", [3], 4), *network.layers[4:])
     # Without a shortcut, only two neighbouring tensors are alive at once.
-    assert NetworkCost(plain, network.elements, (0,), (6,)).peak_activations == 164
+    assert NetworkCost(plain, network.elements, (0,), (6,)).activation_bytes() == 4 * 164
 
 
 def test_an_activation_runs_in_place():
     layers = (layer("a", [0], 1), layer("relu", [1], 2, in_place=True))
-    assert NetworkCost(layers, (10, 50, 50), (0,), (2,)).peak_activations == 60
+    assert NetworkCost(layers, (10, 50, 50), (0,), (2,)).activation_bytes() == 4 * 60
     apart = (layer("a", [0], 1), layer("relu", [1], 2))
-    assert NetworkCost(apart, (10, 50, 50), (0,), (2,)).peak_activations == 100
+    assert NetworkCost(apart, (10, 50, 50), (0,), (2,)).activation_bytes() == 4 * 100
 
 
 def test_a_tensor_with_other_readers_is_not_overwritten():
@@ -65,29 +66,29 @@ def test_a_tensor_with_other_readers_is_not_overwritten():
         layer("relu", [1], 2, in_place=True),
         layer("sum", [1, 2], 3),
     )
-    assert NetworkCost(layers, (10, 50, 50, 50), (0,), (3,)).peak_activations == 150
+    assert NetworkCost(layers, (10, 50, 50, 50), (0,), (3,)).activation_bytes() == 4 * 150
 
 
 def test_an_input_is_not_overwritten():
     layers = (layer("relu", [0], 1, in_place=True),)
-    assert NetworkCost(layers, (10, 10), (0,), (1,)).peak_activations == 20
+    assert NetworkCost(layers, (10, 10), (0,), (1,)).activation_bytes() == 4 * 20
 
 
 def test_an_output_is_not_overwritten():
     layers = (layer("logits", [0], 1), layer("relu", [1], 2, in_place=True))
-    assert NetworkCost(layers, (1, 10, 10), (0,), (1, 2)).peak_activations == 20
+    assert NetworkCost(layers, (1, 10, 10), (0,), (1, 2)).activation_bytes() == 4 * 20
 
 
 def test_outputs_stay_alive_to_the_end():
     layers = (layer("a", [0], 1), layer("b", [1], 2), layer("c", [2], 3))
     elements = (1, 100, 10, 20)
-    assert NetworkCost(layers, elements, (0,), (3,)).peak_activations == 110
-    assert NetworkCost(layers, elements, (0,), (1, 3)).peak_activations == 130
+    assert NetworkCost(layers, elements, (0,), (3,)).activation_bytes() == 4 * 110
+    assert NetworkCost(layers, elements, (0,), (1, 3)).activation_bytes() == 4 * 130
 
 
 def test_an_unused_tensor_is_freed():
     layers = (layer("dead", [0], 1), layer("a", [0], 2))
-    assert NetworkCost(layers, (10, 100, 50), (0,), (2,)).peak_activations == 110
+    assert NetworkCost(layers, (10, 100, 50), (0,), (2,)).activation_bytes() == 4 * 110
 
 
 def test_a_chain_of_reshapes_is_one_storage():
@@ -97,7 +98,7 @@ def test_a_chain_of_reshapes_is_one_storage():
         layer("flatten", [2], 3, in_place=True),
         layer("dense", [3], 4),
     )
-    assert NetworkCost(layers, (10, 60, 60, 60, 5), (0,), (4,)).peak_activations == 70
+    assert NetworkCost(layers, (10, 60, 60, 60, 5), (0,), (4,)).activation_bytes() == 4 * 70
 
 
 def test_costs_of_a_network_are_sums_over_its_layers():
@@ -121,8 +122,8 @@ def biased():
         ("none", 4 * 2_230, 4 * 350),
         ("float16", 2 * 2_230, 4 * 350),
         ("dynamic", 2_000 + 4 * (200 + 30), 4 * 350),  # the dense layer is too small to be quantized
-        ("int8", 2_200 + 4 * 30, 350),  # biases are int32
-        ("int8-qat", 2_200 + 4 * 30, 350),
+        ("int8", 2_200 + 4 * 30, (4 + 1) * 300),  # biases are int32; the float input is quantized
+        ("int8-qat", 2_200 + 4 * 30, (4 + 1) * 300),
     ],
 )
 def test_bytes_by_precision(precision, weights, activations):
@@ -133,6 +134,38 @@ def test_bytes_by_precision(precision, weights, activations):
     channels = 20 if precision is Quantization.DYNAMIC else 30
     around = storage.frame + 2 * storage.weighted + channels * storage.channel
     assert network.size_bytes(precision) == weights + around
+
+
+def test_an_integer_package_copies_float_inputs_and_outputs():
+    grown = NetworkCost((layer("grow", [0], 1), layer("shrink", [1], 2)), (10, 100, 90), (0,), (2,))
+    integer = Quantization.INT8
+    # While "shrink" runs, 100 + 90 integers are alive, and then 90 integers and their copies as floats.
+    assert grown.activation_bytes(integer) == 90 + 4 * 90
+    assert grown.activation_bytes(integer, integer_inputs=True) == 100 + 90
+
+
+def test_an_operator_without_an_integer_kernel_computes_on_copies_in_floats():
+    made = elementwise(OperatorKind.ACTIVATION, 1, 50)
+    layers = (
+        layer("before", [0], 1),
+        LayerCost("floats", 0, 0, 0, (1,), 2, operations=(with_memory(made, float_only=True),)),
+        layer("after", [2], 3),
+    )
+    network = NetworkCost(layers, (10, 50, 50, 10), (0,), (3,))
+    assert network.activation_bytes(Quantization.INT8) == 4 * (50 + 50)
+    assert network.activation_bytes() == 4 * (50 + 50)
+
+
+def test_tensors_between_the_operators_of_a_layer_are_alive():
+    convolution = Operation(OperatorKind.CONVOLUTION, 10, 3, 6)
+    activation = elementwise(OperatorKind.ACTIVATION, 10, 6)
+    fused = LayerCost("fused", 180, 18, 18, (0,), 1, operations=(convolution,))
+    apart = LayerCost("apart", 180, 18, 18, (0,), 1, operations=(convolution, activation))
+    several = LayerCost(
+        "several", 180, 18, 18, (0,), 1, operations=(convolution, with_memory(activation, scratch=60))
+    )
+    peaks = [NetworkCost((one,), (30, 60), (0,), (1,)).activation_bytes() for one in (fused, apart, several)]
+    assert peaks == [4 * (30 + 60), 4 * (60 + 60), 4 * (60 + 60 + 60)]
 
 
 def test_latency_matches_a_value_computed_by_hand():
@@ -149,9 +182,11 @@ def test_costs_have_an_entry_for_every_axis():
         for axis in (MEMORY, SIZE, "energy_mj@bench")
         for precision in ("float16", "dynamic", "int8")
     ]
+    stored.append("memory_bytes@int8-inputs")
     assert set(costs) == {FLOPS, PARAMS, MEMORY, SIZE, "latency_ms@bench", "energy_mj@bench", *stored}
     assert costs[FLOPS] == 6_000
-    assert costs["memory_bytes@int8"] == 590 + 228
+    assert costs["memory_bytes@int8"] == 590 + (4 + 1) * 48  # the input in floats, and its copy in integers
+    assert costs["memory_bytes@int8-inputs"] == 590 + 228
 
 
 @pytest.mark.parametrize("precision", STORED)

@@ -201,5 +201,5 @@ def _set_precision(
         converter.target_spec.supported_types = [tf.float16]
     if precision.integer and rows is not None:
         converter.representative_dataset = rows
-    if quantization.inputs == "int8":
+    if quantization.integer_inputs:
         converter.inference_input_type = converter.inference_output_type = tf.int8

@@ -2,27 +2,29 @@
 
 from collections.abc import Collection
 
+from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.axes import axis_of, known_axes
 from mistify.costs.budget import MEMORY, memory_axis, quantity_of
-from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.tflite.memory import memory_bytes
 
 
 def stored_costs(
-    network: bytes, precision: Quantization, threads: int = 1, branches: Collection[str] = ()
+    network: bytes, quantization: QuantizationConfig, threads: int = 1, branches: Collection[str] = ()
 ) -> dict[str, float]:
     """Return memory, size and plug-in costs of a file, by axis.
 
     Args:
         network: A `.tflite`.
-        precision: The precision of the file, which names the axes.
+        quantization: The precision of the file and the types of its inputs, which name the axes.
         threads: Number of LiteRT threads.
         branches: Signatures of its branches, if any.
 
     Raises:
         MistifyError: INTERNAL, a plug-in returns an invalid cost.
     """
-    costs = {memory_axis(precision): memory_bytes(network, branches)}
+    precision = quantization.precision
+    memory = memory_axis(precision, integer_inputs=quantization.integer_inputs)
+    costs = {memory: memory_bytes(network, branches)}
     for axis in known_axes():
         costs |= axis.measured(network, precision, threads)
     return costs

@@ -214,7 +214,7 @@ def _costs(conversion: Conversion, spec: PackageSpec) -> dict[str, float]:
     branches = conversion.branches.networks if conversion.branches else ()
     return stored_costs(
         conversion.networks.serve,
-        spec.quantization.precision,
+        spec.quantization,
         spec.threads,
         [branch_signature(number) for number in range(len(branches))],
     )

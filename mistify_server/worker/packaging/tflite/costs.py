@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import prod
 
 from executors.inspection.errors import invalid
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
 from mistify.tflite.memory import IN_PLACE
 from mistify_server.worker.packaging.tflite.flatbuffer import Operator, ends, operators
 from mistify_server.worker.packaging.tflite.operators import operations_of, summed

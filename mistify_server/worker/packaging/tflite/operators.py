@@ -3,11 +3,14 @@
 from collections.abc import Callable, Collection, Mapping
 from math import prod
 
-from mistify.costs.operators import Operation, OperatorKind, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise, with_memory
 from mistify_server.worker.packaging.tflite.flatbuffer import FlatbufferTensor, Operator
 
 #: Operators that compute the shape for a later reshape, and count as part of it.
 _SHAPES = frozenset({"SHAPE", "STRIDED_SLICE", "PACK", "REDUCE_PROD"})
+
+#: Operators that LiteRT computes in float32 at every precision.
+_FLOAT_ONLY = frozenset({"CONV_3D", "CONV_3D_TRANSPOSE", "ELU"})
 
 
 def operations_of(operator: Operator, computed: Collection[int]) -> tuple[Operation, ...]:
@@ -24,8 +27,10 @@ def operations_of(operator: Operator, computed: Collection[int]) -> tuple[Operat
         flattens = any(tensor.index in computed for tensor in operator.inputs[1:])
         return (_over(OperatorKind.FLATTEN if flattens else OperatorKind.RESHAPE, operator.inputs[0]),)
     if operator.name in _PRODUCTS:
-        return (_PRODUCTS[operator.name](operator),)
-    return (_over(_KINDS.get(operator.name, OperatorKind.ADD), operator.outputs[0]),)
+        operation = _PRODUCTS[operator.name](operator)
+    else:
+        operation = _over(_KINDS.get(operator.name, OperatorKind.ADD), operator.outputs[0])
+    return (with_memory(operation, float_only=operator.name in _FLOAT_ONLY),)
 
 
 def _over(kind: OperatorKind, tensor: FlatbufferTensor) -> Operation:

@@ -9,7 +9,8 @@ from executors.structure import analyse
 from mistify.config.task import TaskConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
 from tests.executors.algorithms.nnfactory.conftest import residual
 from tests.executors.algorithms.nnfactory.test_supernet import TASK, supernet_of
 

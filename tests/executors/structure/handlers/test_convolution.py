@@ -89,7 +89,7 @@ def test_costs_of_resnet8_match_values_computed_by_hand():
     norms = 2 * (16 + 16 + 16 + 32 + 32 + 64 + 64)
     assert network.weight_bytes() == 4 * (78_666 - 2 * norms)
     # The stem's output for the shortcut, and both sides of the block's second convolution.
-    assert network.peak_activations == 3 * 16 * 1024
+    assert network.activation_bytes() // 4 == 3 * 16 * 1024
     # Summed channels are one group: the stem with the first block, each shortcut with its block.
     assert structure.widths == {
         "stem": 16,

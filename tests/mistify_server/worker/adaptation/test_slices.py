@@ -7,7 +7,8 @@ from executors.contract.slices import Slice
 from mistify.config.package.quantization import QuantizationConfig
 from mistify.costs.budget import FLOPS, Costs, memory_axis
 from mistify.costs.catalogue import HOST
-from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.layer import LayerCost
+from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.costs.quantization import Quantization
 from mistify.tflite.memory import memory_bytes

@@ -45,7 +45,7 @@ def test_multiply_adds_and_weights_equal_those_of_the_layers(make: object) -> No
     stored = sum(layer.stored_params for layer in expected.layers)
     assert sum(layer.stored_params for layer in actual.layers) == pytest.approx(stored, rel=0.02)
     # The converter adds reshaped and transposed copies.
-    assert 0.9 * expected.peak_activations <= actual.peak_activations <= 2.2 * expected.peak_activations
+    assert 0.9 * expected.activation_bytes() <= actual.activation_bytes() <= 2.2 * expected.activation_bytes()
 
 
 def test_the_predicted_size_is_close_to_that_of_the_file() -> None:
