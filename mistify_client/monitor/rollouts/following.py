@@ -149,10 +149,14 @@ class RolloutFollower:
         return median(measured) if measured else None
 
     def _is_new(self, wanted: WantedPackage) -> bool:
+        """Check whether a package is to be installed.
+
+        A server that was restored from a backup may want one again that it had stopped.
+        """
         own = self.installation
-        return own is None or (
-            own.rollout != wanted.rollout and own.phase is not InstallationPhase.ROLLING_BACK
-        )
+        if own is None or own.phase is InstallationPhase.ROLLED_BACK:
+            return True
+        return own.rollout != wanted.rollout and own.phase is not InstallationPhase.ROLLING_BACK
 
     def _begun(self, wanted: WantedPackage) -> Installation:
         """Return the installation of a package at its beginning, or at its end if it runs already."""

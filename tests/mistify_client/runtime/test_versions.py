@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from mistify.config.task import TaskConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.verification import verify
@@ -227,6 +228,50 @@ def test_a_package_with_other_inputs_or_outputs_is_refused(shipped, new, side, c
         install(shipped, new)
     assert caught.value.code is ErrorCode.INVALID_MODEL
     assert current(shipped) == shipped
+
+
+CATS = {"scores": ("cat", "dog", "owl")}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "place"),
+    [
+        ({"labels": CATS}, {"labels": {"scores": ("dog", "cat", "owl")}}, "labels.scores"),
+        ({"labels": CATS}, {"labels": {"scores": ("owl", "newt", "frog")}}, "labels.scores"),
+        ({"task": TaskConfig(classes=("1", "2"))}, {"task": TaskConfig(classes=("1", "3"))}, "task"),
+    ],
+    ids=["other order", "other place", "other task"],
+)
+def test_a_package_with_other_classes_is_refused(shipped, new, before, after, place):
+    change(shipped, **before)
+    change(new, **after)
+    with pytest.raises(MistifyError, match=rf"cannot take the place(.|\n)*{place}: got") as caught:
+        install(shipped, new)
+    assert caught.value.code is ErrorCode.INVALID_MODEL
+    assert current(shipped) == shipped
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"labels": CATS}),
+        ({"labels": CATS}, {}),
+        ({"labels": CATS}, {"labels": {"scores": ("Katze", "dog", "owl")}}),
+        ({"labels": {"scores": ("cat", "owl", "owl")}}, {"labels": {"scores": ("owl", "cat ", "owl")}}),
+        ({"task": TaskConfig(classes=("1", "2"))}, {"task": TaskConfig(classes=("2", "1"))}),
+        ({"task": TaskConfig(properties=("has",))}, {"task": TaskConfig(properties=("odd",))}),
+    ],
+    ids=["named", "unnamed", "renamed", "ambiguous", "same task", "properties"],
+)
+def test_classes_may_be_renamed(shipped, new, before, after):
+    change(shipped, **before)
+    change(new, **after)
+    install(shipped, new)
+    assert job(current(shipped)) == "second"
+
+
+def change(package, **changes):
+    Manifest.load(package).model_copy(update=changes).save(package)
 
 
 def test_a_full_disk_keeps_the_previous_version(shipped, new, tmp_path):

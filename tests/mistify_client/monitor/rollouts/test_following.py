@@ -73,6 +73,17 @@ def test_it_is_taken_back_when_the_roll_out_was_stopped(site, package):
     assert site.follower.installation.phase is InstallationPhase.ROLLED_BACK
 
 
+def test_a_restored_server_may_want_a_package_again_that_it_had_stopped(site, package):
+    wanted = site.offer()
+    installed(site, wanted)
+    site.follower.follow(Instruction(withdrawn="r2"))
+    site.until("rolled back")
+    assert current(package) == package
+    installed(site, wanted)
+    assert site.goal == "phone-2"
+    assert site.phases == [*WHOLE_WAY, "rolling back", "rolled back", *WHOLE_WAY]
+
+
 def test_a_device_returns_to_the_package_of_the_roll_out_before(site, package):
     first = site.offer()
     installed(site, first)
