@@ -57,7 +57,7 @@ class AdaptationGoal(Settings):
     @property
     def limits(self) -> dict[str, Quantity]:
         """The limits as written, by the key of their axis, without unknown axes."""
-        limits = {key: getattr(self, key) for key in axis_registry().axes}
+        limits = {key: getattr(self, key) for key in axis_registry().axes if key in self.model_fields_set}
         return {key: limit for key, limit in limits.items() if limit is not None}
 
     @model_validator(mode="after")

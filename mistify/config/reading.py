@@ -196,8 +196,10 @@ def _problems_together(
 ) -> Iterator[Problem]:
     """Yield problems between configs, including the valid parts of invalid ones."""
 
-    def written(*parts: Keys) -> dict[int, PortingConfig]:
+    def written(*parts: Keys) -> Mapping[int, PortingConfig]:
         """Return the configs whose given parts are unchanged by the repair."""
+        if not repaired:
+            return configs
         usable = {
             index: each.model
             for index, each in repaired.items()
@@ -325,21 +327,25 @@ def collective_batches(
         configs: All configs of a file, or some of them by their indices.
     """
     configs = configs if isinstance(configs, Mapping) else dict(enumerate(configs))
+    if len(configs) == 1:  # as in most submissions
+        return [_batch_of(configs, [*configs])]
     together: dict[tuple[str, ...], list[int]] = {}
     for index, config in configs.items():
         parts = config.dataset.model_dump(mode="json"), config.algorithm.config
         key = (config.model, config.algorithm.name, *(json.dumps(part, sort_keys=True) for part in parts))
         together.setdefault(key, []).append(index)
-    return [
-        CollectiveBatch(
-            model=configs[indices[0]].model,
-            dataset=configs[indices[0]].dataset,
-            algorithm=configs[indices[0]].algorithm,
-            configs=tuple(configs[index] for index in indices),
-            indices=tuple(indices),
-        )
-        for indices in together.values()
-    ]
+    return [_batch_of(configs, indices) for indices in together.values()]
+
+
+def _batch_of(configs: Mapping[int, PortingConfig], indices: Sequence[int]) -> CollectiveBatch:
+    first = configs[indices[0]]
+    return CollectiveBatch(
+        model=first.model,
+        dataset=first.dataset,
+        algorithm=first.algorithm,
+        configs=tuple(configs[index] for index in indices),
+        indices=tuple(indices),
+    )
 
 
 def profiles_of(configs: Iterable[PortingConfig]) -> list[NominalProfile]:

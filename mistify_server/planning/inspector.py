@@ -3,15 +3,20 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.base import TaskEngine
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.known_inspections import KnownInspections
+from mistify_server.planning.latest import LatestValues
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Measure
+
+#: Number of inspections that a lookup finds without their tasks.
+_LATEST: Final = 8
 
 
 @dataclass(frozen=True)
@@ -54,9 +59,10 @@ class BatchInspector:
         See `KnownInspections.lookup`.
         """
         known = self.known.lookup()
+        latest: LatestValues[tuple[object, ...], Inspection | None] = LatestValues(_LATEST)
 
         def inspected(batch: ResolvedBatch, problems: ProblemCollector) -> InspectedBatch | None:
-            inspection = known(batch.inspect_task())
+            inspection = latest.get(batch.inspected_parts, lambda: known(batch.inspect_task()))
             made = None if inspection is None else _inspection_of(batch, inspection, problems)
             return None if made is None else InspectedBatch(batch, made)
 

@@ -2,12 +2,16 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, Self
 
 from mistify.config.data.dataset import DataSettings
 from mistify.costs.profiles import Profile
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.sources import DataSource, ModelSource
+
+#: Number of derived seeds that are remembered: most submissions need the same ones.
+_SEEDS: Final = 256
 
 #: Represents the source in place of a node when seeds are derived.
 SOURCE: Final = -1
@@ -80,5 +84,10 @@ def absolute_paths(value: object) -> Iterator[str]:
 
 def derived_seed(settings: Mapping[str, object], node: int) -> int:
     """Return the seed of a node, or of the `SOURCE`, derived from the `seed` setting (0 by default)."""
-    digest = hashlib.sha256(f"{settings.get('seed', 0)}/{node}".encode()).digest()
+    return _derived_seed(f"{settings.get('seed', 0)}/{node}")
+
+
+@lru_cache(_SEEDS)
+def _derived_seed(name: str) -> int:
+    digest = hashlib.sha256(name.encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1

@@ -1,13 +1,14 @@
 """The basis of forecasts: what they share for all batches of one source."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from mistify_server.planning.forecast.algorithm_choice import Chooser
 from mistify_server.planning.forecast.history import ForecastHistory
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling
+from mistify_server.planning.latest import LatestValues
 from mistify_server.store.edges import EdgeHistory, EdgeRecord
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.estimates import EdgeEstimates
@@ -33,7 +34,6 @@ class ForecastBasis:
 
     def __init__(self, plan: BatchPlan, estimates: EdgeEstimates, records: Sequence[EdgeRecord]) -> None:
         self.estimates = estimates
-        self.source_costs = plan.source_costs
         self.subject = subject_of(estimates.features, plan.recipe.data)
         self.history = ForecastHistory(records, estimates.profiles)
         self.chooser = Chooser(
@@ -53,26 +53,17 @@ class ForecastBases:
     """
 
     def __init__(self, history: EdgeHistory) -> None:
-        self._history = history
-        self._records: dict[tuple[str, str], Sequence[EdgeRecord]] = {}
-        #: By the id of the estimates, which the basis keeps, so that no others get it.
-        self._made: OrderedDict[tuple[int, str], ForecastBasis] = OrderedDict()
+        self._edges = cache(history.edges)
+        self._made: LatestValues[tuple[object, ...], ForecastBasis] = LatestValues(_KEPT)
 
     def of(self, plan: BatchPlan) -> ForecastBasis | None:
         """Return the basis of a plan's forecast; None if its model is packaged unchanged."""
         estimates = plan.estimates
         if estimates is None:
             return None
-        subject = subject_of(estimates.features, plan.recipe.data)
-        basis = self._made.get((id(estimates), subject))
-        if basis is None or basis.source_costs != plan.source_costs:
-            records = self._edges(subject, estimates.features.kind)
-            basis = self._made[id(estimates), subject] = ForecastBasis(plan, estimates, records)
-            if len(self._made) > _KEPT:
-                self._made.popitem(last=False)
-        return basis
+        key = estimates, plan.recipe.data, plan.source_costs
+        return self._made.get(key, lambda: self._make(plan, estimates))
 
-    def _edges(self, subject: str, kind: str) -> Sequence[EdgeRecord]:
-        if (subject, kind) not in self._records:
-            self._records[subject, kind] = self._history.edges(subject, kind, _RECORDS)
-        return self._records[subject, kind]
+    def _make(self, plan: BatchPlan, estimates: EdgeEstimates) -> ForecastBasis:
+        subject = subject_of(estimates.features, plan.recipe.data)
+        return ForecastBasis(plan, estimates, self._edges(subject, estimates.features.kind, _RECORDS))

@@ -213,6 +213,13 @@ class Forecast:
         return min(scale, max(by_choice, self._scaling.within(latencies)))
 
     def _edge(self, node: NodePlan) -> Edge:
+        return self._edges[node.index]
+
+    @cached_property
+    def _edges(self) -> dict[int, Edge]:
+        return {node.index: self._edge_of(node) for node in self.plan.nodes}
+
+    def _edge_of(self, node: NodePlan) -> Edge:
         parent, costs = self._costs(node.parent), self._costs(node.index)
         return Edge(
             halvings=self._scaling.halvings(costs),

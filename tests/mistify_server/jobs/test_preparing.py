@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job, JobState
 from mistify.quotas import Quota
@@ -36,7 +37,7 @@ from tests.mistify_server.planning.forecast.histories import FEATURES, case, see
 from tests.support.callers import called_by
 from tests.support.gates import held
 
-INSPECTION = Inspection(costs=SOURCE, floor={"flops": 1e2}, estimates=PROSPECTS)
+INSPECTION = Inspection(costs=SOURCE, floor={"flops": 1e2}, estimates=PROSPECTS, metric=Metric.ACCURACY)
 TOGETHER = 12
 
 
@@ -64,13 +65,13 @@ class Preparing:
             store, self.resolver, BatchInspector(engine, self.known, InspectionTurns(1).take), 1_000
         ).of
 
-    async def inspect(self) -> None:
+    async def inspect(self, config_text: str, inspection: Inspection = INSPECTION) -> None:
         async def made() -> Result:
-            return INSPECTION
+            return inspection
 
-        (batch,) = self.resolved(text("0.5x"))
+        (batch,) = self.resolved(config_text)
         with called_by(LOCAL):
-            assert await self.known.result(batch.inspect_task(), made) == INSPECTION
+            assert await self.known.result(batch.inspect_task(), made) == inspection
 
     def resolved(self, config_text: str) -> list[ResolvedBatch]:
         return read_and_resolve(config_text, self.resolver, 10)[1]
@@ -82,7 +83,7 @@ class Preparing:
 @pytest.fixture
 async def submissions(store: Store, tmp_path: Path) -> Preparing:
     prepared = Preparing(store, tmp_path)
-    await prepared.inspect()
+    await prepared.inspect(text("0.5x"))
     return prepared
 
 
@@ -106,6 +107,27 @@ async def test_together_they_are_prepared_as_one_by_one(submissions: Preparing) 
     assert together == [await submissions.of(each) for each in requests]
     assert [job.goals[0].spec.budget["flops"] for job in together] == [1e3 * n for n in range(2, 9)]
     assert [job.plans[0].nodes[0].budget["flops"] for job in together] == [1e3 * n for n in range(2, 9)]
+
+
+async def test_together_each_has_the_inspection_of_its_own_source(submissions: Preparing) -> None:
+    data = {"train": "builtin:digits-train", "test": "builtin:digits-test", "validation": 0.3}
+    others: list[dict[str, object]] = [
+        {},
+        {"dataset": data},
+        {"algorithm": {"name": "chamnet"}},
+        {"algorithm": {"name": "morphnet", "config": {"source_steps": 7}}},
+        {"threads": 2},
+        {"adaptation_goal": {"FLOP": "0.5x", "accuracy": 0.5}},
+    ]
+    for number, changes in enumerate(others, 1):
+        await submissions.inspect(
+            text("0.5x", **changes), INSPECTION.model_copy(update={"costs": {"flops": 1e4 * number}})
+        )
+    requests = [Request(text("0.5x", **changes), "", "someone") for changes in others]
+    together = await submissions.all(*requests, *requests)
+    assert [job.goals[0].spec.budget["flops"] for job in together] == 2 * [
+        5e3 * number for number in range(1, 7)
+    ]
 
 
 async def test_together_they_read_the_store_as_often_as_one_alone(submissions: Preparing) -> None:

@@ -65,15 +65,5 @@ def test_other_sources_have_bases_of_their_own(asked: BatchPlan, changes: Mappin
     )
 
 
-def test_a_search_for_a_pace_fills_no_memory(asked: BatchPlan) -> None:
-    """Each of its attempts has estimates of its own."""
-    bases = ForecastBases(Edges())
-    kept = {
-        id(bases.of(asked.model_copy(update={"estimates": PROSPECTS.paced(pace / 100, 1.0)})))
-        for pace in range(1, 100)
-    }
-    assert len(bases._made) < 10 < len(kept)
-
-
 def test_a_model_that_is_packaged_unchanged_has_no_basis(plan: BatchPlan) -> None:
     assert ForecastBases(Edges()).of(plan.model_copy(update={"estimates": None})) is None
