@@ -8,6 +8,7 @@ from typing import Final
 from executors.data.errors import invalid
 from executors.readers.decoding import SUFFIXES
 from mistify.errors import Problem
+from mistify.files.suffixes import suffix_of
 from mistify.wording import listed
 
 #: Maximum number of directories for which a message lists skipped files.
@@ -16,7 +17,7 @@ _MOST_DIRECTORIES: Final = 10
 
 def is_image(path: Path) -> bool:
     """Check whether a file name has the suffix of a readable image."""
-    return path.suffix.lower() in SUFFIXES and _is_shown(path)
+    return suffix_of(path) in SUFFIXES and _is_shown(path)
 
 
 def directories(path: Path) -> list[Path]:
@@ -71,7 +72,7 @@ def left_out(root: Path, *, by_class: bool) -> str:
 
 def counts_by_suffix(files: list[Path]) -> str:
     """Return the number of files with each suffix: "12 .heic and 1 .txt"."""
-    kinds = Counter(file.suffix.lower() or "without a suffix" for file in files)
+    kinds = Counter(suffix_of(file) or "without a suffix" for file in files)
     return listed([f"{count:,} {kind}" for kind, count in kinds.most_common()]) if kinds else ""
 
 

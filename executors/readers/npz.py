@@ -13,6 +13,7 @@ from executors.readers.formats import Arrays, Reader, Request, Schema
 from executors.readers.matching import check_shape
 from executors.structure.signature import Output, Tensor
 from mistify.errors import MistifyError, Problem
+from mistify.files.suffixes import suffix_of
 from mistify.parsing.quantities import format_bytes
 
 _SUFFIX = ".npy"
@@ -30,12 +31,12 @@ class NpzReader(Reader):
 
     def accepts(self, path: Path) -> bool:
         """Check the suffix; accept `.npy` as well, to report what is wrong with it."""
-        return path.suffix in (".npz", _SUFFIX)
+        return suffix_of(path) in (".npz", _SUFFIX)
 
     def read(self, path: Path, request: Request) -> Arrays:
         """Return the arrays that the model needs, and only the names of the others."""
         try:
-            if path.suffix == _SUFFIX:
+            if suffix_of(path) == _SUFFIX:
                 raise ValueError("it is a single array")
             with ZipFile(path) as archive:
                 members = _members(archive)

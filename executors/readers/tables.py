@@ -6,6 +6,7 @@ from pathlib import Path
 from executors.data.dataset import Origin
 from executors.readers.columns import Row, origins_of_table, read_columns, schema_of_table
 from executors.readers.formats import Arrays, Reader, Request, Schema
+from mistify.files.suffixes import suffix_of
 
 
 class TableReader(Reader):
@@ -24,7 +25,7 @@ class TableReader(Reader):
 
     def accepts(self, path: Path) -> bool:
         """Check the suffix."""
-        return path.suffix == self._suffix
+        return suffix_of(path) == self._suffix
 
     def read(self, path: Path, request: Request) -> Arrays:
         """Return the columns as arrays."""

@@ -87,9 +87,14 @@ def _shards(path: Path) -> list[Path]:
         root = path.resolve()
         return sorted(
             file for file in path.iterdir()
-            if _MARK in file.name and file.is_file() and file.resolve().is_relative_to(root)
+            if _is_shard(file) and file.is_file() and file.resolve().is_relative_to(root)
         )  # fmt: skip
-    return [path] if _MARK in path.name else []
+    return [path] if _is_shard(path) else []
+
+
+def _is_shard(path: Path) -> bool:
+    """Check whether a file's name has the mark, after which shards have their number."""
+    return _MARK in path.name.lower()
 
 
 def _records(path: Path) -> Iterator[Record]:

@@ -12,6 +12,7 @@ import typer
 
 from mistify.costs.budget import LATENCY
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.files.suffixes import suffix_of
 from mistify.jobs.formatting import amount
 from mistify.wording import counted
 from mistify_client.cli.errors import reported_errors
@@ -109,9 +110,9 @@ def _arrays(model: PortedModel, sources: Sequence[Path | str]) -> Iterator[Array
     for source, name in zip(sources, names, strict=True):
         if isinstance(source, str):
             yield model.prepare(source, name)
-        elif source.suffix.lower() in (".npy", ".npz"):
+        elif suffix_of(source) in (".npy", ".npz"):
             yield _read(source)
-        elif source.suffix.lower() == ".txt":
+        elif suffix_of(source) == ".txt":
             yield model.prepare(_read_text(source), name)
         else:
             yield model.prepare(read_image(source), name)
@@ -152,9 +153,10 @@ def _read(path: Path) -> Array:
 
 def _write(path: Path, outputs: Mapping[str, Any]) -> None:
     if len(outputs) > 1:
-        if path.suffix != ".npz":
+        if suffix_of(path) != ".npz":
             raise _invalid(path, f"{len(outputs)} outputs", "a name that ends in .npz")
-        np.savez(path, **outputs)
+        with path.open("wb") as stream:
+            np.savez(stream, **outputs)
     else:
         with path.open("wb") as stream:
             np.save(stream, next(iter(outputs.values())), allow_pickle=False)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files.locking import try_lock
+from mistify.files.suffixes import suffix_of
 from mistify.files.writing import sync_file, sync_path
 from mistify.jobs.job import PackageFile
 from mistify.uploads import UploadName
@@ -49,7 +50,7 @@ def is_artifact(name: str) -> bool:
 
 def artifact_of(file: PackageFile) -> str:
     """Return the name of the artifact with the content and suffix of a package's file."""
-    return file.sha256 + Path(file.name).suffix.lower()
+    return file.sha256 + suffix_of(file.name)
 
 
 class Artifacts:
@@ -75,7 +76,7 @@ class Artifacts:
             ValueError: The suffix is not a plain suffix.
         """
         if suffix is None:
-            suffix = content.suffix.lower() if isinstance(content, Path) else ""
+            suffix = suffix_of(content) if isinstance(content, Path) else ""
         if suffix and not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"got the suffix {suffix!r}; expected a dot, then up to 16 letters and digits")
         with writing(self.directory):

@@ -38,7 +38,7 @@ def write_jsonl(path, rows):
 
 
 def write_table(path, header, rows):
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return write_csv(path, header, rows)
     return write_jsonl(path, [dict(zip(header, row, strict=True)) for row in rows])
 

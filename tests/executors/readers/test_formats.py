@@ -68,6 +68,23 @@ def test_a_text_column_among_others_has_to_be_named(tmp_path, tokens):
     assert "remove columns that are not inputs, or name the one that is tokens (or x)" in reported
 
 
+@pytest.mark.parametrize("name", ["T.CSV", "T.JSONL", "T.NPZ", "T.TFRECORD-00000-of-00001"])
+def test_suffixes_may_be_in_capitals(tmp_path, name):
+    path, figures = tmp_path / name, np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    if name == "T.NPZ":
+        with path.open("wb") as file:
+            np.savez(file, figures=figures, spam=[1, 0])
+    elif name.startswith("T.TFRECORD"):
+        write_records(
+            path, [{"figures": row, "spam": [label]} for row, label in zip(figures, (1, 0), strict=True)]
+        )
+    else:
+        write_table(path, ["a", "b", "c", "spam"], [[1, 2, 3, 1], [4, 5, 6, 0]])
+    data = load_dataset(str(path), signature([FIGURES], [SPAM]))
+    np.testing.assert_array_equal(data.inputs["figures"], figures)
+    assert data.targets["spam"].tolist() == [1, 0]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_input_columns_are_in_the_order_of_the_training_data(tmp_path, suffix):
     sig = signature([FIGURES], [SPAM])

@@ -85,13 +85,13 @@ def test_texts_are_tokenized(mistify, pair_package, tmp_path):
     files = Manifest.load(pair_package).files | {"vocab.txt": PackagedFile.of(content)}
     declare(pair_package, files=files, preparation=dict.fromkeys(("left", "right"), tokens))
     (tmp_path / "left.txt").write_text("a fine day\n")
-    output = ["--output", tmp_path / "y.npz"]
+    output = ["--output", tmp_path / "y.NPZ"]
     result = mistify("run", pair_package, "--input", tmp_path / "left.txt", "--text", "day", *output)
     assert result.exit_code == 0, result.output
     expected = load(pair_package)(
         left=np.array([[0, 1, 2, 0]], np.float32), right=np.array([[2, 0, 0, 0]], np.float32)
     )
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["mix"], expected["mix"])
+    np.testing.assert_array_equal(np.load(tmp_path / "y.NPZ")["mix"], expected["mix"])
 
 
 def test_unsuitable_inputs_are_reported(mistify, pets, pair_package, tmp_path):
