@@ -15,6 +15,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from mistify.processors import usable_processors
+
 REPOSITORY: Final = Path(__file__).parents[2]
 RECORDS: Final = REPOSITORY / "benchmarks" / "records"
 
@@ -103,7 +105,7 @@ def machine() -> dict[str, str | int | float]:
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
         "processor": models[0] if models else platform.processor() or platform.machine(),
-        "cores": os.cpu_count() or 1,
+        "cores": usable_processors(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 1),

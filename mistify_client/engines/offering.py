@@ -1,6 +1,5 @@
 """Offering engines for the networks of a package on this device (CrowdHMTware III-C)."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -10,6 +9,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.machine import machine, runtime
 from mistify.package.opened import Package
 from mistify.package.option_kinds import OptionKind, option_id
+from mistify.processors import usable_processors
 from mistify_client.assembly.engine import Engine
 from mistify_client.assembly.engine_table import ENGINES, WEIGHTS, EngineTable, MeasuredEngine
 from mistify_client.assembly.executions import Execution
@@ -118,8 +118,8 @@ def _candidates(threads: Iterable[int]) -> Iterator[Engine]:
 
 
 def _default_threads() -> list[int]:
-    """Return 1, 2, 4 and so on, up to the number of processors."""
-    return [2**power for power in range((os.cpu_count() or 1).bit_length())]
+    """Return 1, 2, 4 and so on, up to the number of processors that this process may use."""
+    return [2**power for power in range(usable_processors().bit_length())]
 
 
 def _check_threads(threads: Iterable[int] | None, pool: SubnetPool) -> None:

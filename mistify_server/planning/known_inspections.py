@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from mistify.machine import machine, runtime
 from mistify.plugins import installed
+from mistify.processors import usable_processors
 from mistify_server.identity.callers import current_caller
 from mistify_server.store.file_digests import FileDigests
 from mistify_server.store.inspections import KeptInspections
@@ -185,7 +186,7 @@ def _is_file(value: str) -> bool:
 def _environment(_installed: object) -> str:
     """Return a digest of the code, the libraries and the machine."""
     libraries = sorted(f"{library.name} {library.version}" for library in distributions())
-    parts = [*libraries, machine(), str(os.cpu_count()), runtime(), code_digest(_OWN)]
+    parts = [*libraries, machine(), str(usable_processors()), runtime(), code_digest(_OWN)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
