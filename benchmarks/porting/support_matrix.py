@@ -1,7 +1,8 @@
 """Architectures that can be adapted and packaged: `python -m benchmarks.porting.support_matrix`.
 
 Every architecture of `keras.applications` (random weights, the smallest allowed input, ten classes) is
-checked, and BERT encoders of KerasHub with heads for classification and for span prediction:
+checked, BERT encoders of KerasHub with heads for classification and for span prediction, and a network for
+videos with an image network for each frame, a recurrent layer and attention:
 
 - The channel groups are found, and the multiply-adds with one unit in each group are computed.
 - Every other residual block is removed. The outputs are compared with those of the whole network with the
@@ -56,6 +57,7 @@ _HALF: Final = 0.5
 _CLASSES: Final = 10
 _EXAMPLES: Final = 2
 _STEPS: Final = 16
+_FRAMES: Final = 8
 _TOKENS: Final = 100
 
 #: Minimum input sizes of the architectures that do not accept 32 x 32 pixels.
@@ -106,6 +108,7 @@ def architectures() -> dict[str, Callable[[], keras.Model]]:
     return {name: lambda name=name: _application(name) for name in names} | {
         "BERT classifier": lambda: _bert(_classified),
         "BERT span": lambda: _bert(_spanned),
+        "Video classifier": _video_classifier,
     }
 
 
@@ -268,10 +271,11 @@ def markdown(supports: Iterable[Support]) -> str:
 _PREFACE: Final = """# Support matrix
 
 Written by `make support-matrix`; not edited by hand. Every architecture of `keras.applications` with its
-smallest allowed input, and BERT encoders, all with random weights. *Least*: share of the multiply-adds that
-remains with one unit in each channel group. *Blocks*: number of removable residual blocks. *Shallow*:
-difference between the network without every other block and the whole network with these ignored, relative
-to the largest output (at most 1e-4). *Narrowed*: difference between the network cut to half its
+smallest allowed input, BERT encoders, and a classifier of videos (MobileNetV2 per frame, GRU, attention),
+all with random weights. *Least*: share of the multiply-adds that remains with one
+unit in each channel group. *Blocks*: number of removable residual blocks. *Shallow*: difference between
+the network without every other block and the whole network with these ignored, relative to the largest
+output (at most 1e-4). *Narrowed*: difference between the network cut to half its
 multiply-adds and the whole network with the cut units masked, relative to the largest output (at most
 1e-4). *Packaged*: difference between LiteRT and Keras for the narrowed network (at most 1e-3).
 
@@ -310,6 +314,18 @@ def _classified(encoded: Any) -> list[Any]:
 def _spanned(encoded: Any) -> list[Any]:
     logits = layers.Dense(2, name="logits")(encoded["sequence_output"])
     return [layers.Softmax(name="start")(logits[:, :, 0]), layers.Softmax(name="end")(logits[:, :, 1])]
+
+
+def _video_classifier() -> keras.Model:
+    """Return a MobileNetV2 for each of eight frames, a recurrent layer, attention and a product."""
+    network = keras.applications.MobileNetV2(
+        weights=None, input_shape=(32, 32, 3), include_top=False, pooling="avg"
+    )
+    frames = keras.Input((_FRAMES, 32, 32, 3), name="frames")
+    x = layers.GRU(64, return_sequences=True)(layers.TimeDistributed(network)(frames))
+    x = layers.AdditiveAttention()([x, x])
+    x = layers.EinsumDense("abc,cd->abd", (None, 32), activation="relu", bias_axes="d")(x)
+    return keras.Model(frames, layers.Dense(_CLASSES, name="class")(layers.GlobalAveragePooling1D()(x)))
 
 
 def randomise(graph: Graph) -> None:

@@ -6,6 +6,8 @@ from typing import Final
 
 import keras
 
+from executors.structure.each_step import applied
+
 layers = keras.layers
 
 #: Names of the kernels in Keras's layers.
@@ -42,7 +44,7 @@ def kernels(model: keras.Model) -> Iterator[Kernel]:
     for layer in model.layers:
         for variable in layer.weights:
             if variable.name in _NAMES:
-                yield _kernel(layer, variable)
+                yield _kernel(applied(layer), variable)
 
 
 def _kernel(layer: keras.layers.Layer, variable: keras.Variable) -> Kernel:

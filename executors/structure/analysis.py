@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from executors.structure.channels import FIXED, ChannelGroup, ChannelSpace, Ids
+from executors.structure.each_step import applied
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import foldable
 from executors.structure.graph import Graph, Node, Shape
@@ -162,12 +163,12 @@ class Structure:
         """Return the weights left after folding: a batch norm's bias if the preceding layer has none."""
         if name not in self._folded_norms:
             return weights
-        return [] if self._folded_norms[name].layer.use_bias else weights[:1]
+        return [] if applied(self._folded_norms[name].layer).use_bias else weights[:1]
 
     def _left_of_norm(self, name: str, output: Shape) -> tuple[Operation, ...]:
         """Return the operation that adds the bias of a folded batch norm, if the preceding layer has none."""
         maker = self._folded_norms.get(name)
-        if maker is None or maker.layer.use_bias:
+        if maker is None or applied(maker.layer).use_bias:
             return ()
         return handler_of(maker.name, maker.layer).adding_bias(maker, output)
 

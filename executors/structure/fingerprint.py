@@ -5,6 +5,7 @@ from typing import Final
 
 import keras
 
+from executors.structure.each_step import applied
 from executors.structure.graph import Graph
 
 layers = keras.layers
@@ -32,7 +33,7 @@ _KINDS: Final = {
 
 def kind_of(graph: Graph) -> str:
     """Return the kind of a network: `transformer`, `recurrent`, `depthwise`, `convolutional` or `dense`."""
-    used = graph.layers.values()
+    used = list(map(applied, graph.layers.values()))
     return next(
         (kind for kind, members in _KINDS.items() if any(isinstance(layer, members) for layer in used)),
         "dense",

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
+from executors.structure.each_step import applied, remade
 from executors.structure.graph import Graph, Node
 from executors.structure.litert_operations import SERVED
 from executors.structure.reading.reader import read_graph
@@ -62,10 +63,10 @@ def foldable(graph: Graph) -> dict[Node, Node]:
         maker = makers.get(node.inputs[0]) if type(node.layer) is layers.BatchNormalization else None
         if (
             maker is not None
-            and type(maker.layer) in _KERNELS
-            and getattr(maker.layer, "data_format", "channels_last") == "channels_last"
+            and type(applied(maker.layer)) in _KERNELS
+            and getattr(applied(maker.layer), "data_format", "channels_last") == "channels_last"
             and node.layer.axis in (-1, len(graph.shapes[node.output]) - 1)
-            and maker.layer.activation is keras.activations.linear
+            and applied(maker.layer).activation is keras.activations.linear
             and len(readers[maker.output]) == 1
             and maker.output not in graph.outputs
             and calls.count(node.name) == calls.count(maker.name) == 1
@@ -91,12 +92,16 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
     slim, weights, settled = _folded(read_graph(model))
 
     def make_layer(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
-        config = {**layer.get_config(), "name": name}
-        if name in weights:
-            config["use_bias"] = True
-        if name in settled:
-            config["epsilon"] = 0.0
-        return SERVED.get(type(layer), type(layer)).from_config(config)
+        changes = ({"use_bias": True} if name in weights else {}) | (
+            {"epsilon": 0.0} if name in settled else {}
+        )
+
+        def made(own: str, single: Any) -> Any:
+            return SERVED.get(type(single), type(single)).from_config(
+                {**single.get_config(), "name": own, **changes}
+            )
+
+        return remade(name, layer, made)
 
     return slim.build(make_layer, slim.weights | weights | settled)
 
@@ -119,7 +124,7 @@ def _folded(graph: Graph) -> tuple[Graph, Weights, Weights]:
     slim = replace(
         slim, nodes=tuple(replace(node, name=names.get(node.name, node.name)) for node in slim.nodes)
     )
-    weights = {names[maker.name]: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
+    weights = {names[maker.name]: _fold(applied(maker.layer), norm.layer) for norm, maker in pairs.items()}
     settled = {
         name: _settle(layer)
         for name, layer in slim.layers.items()

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
+from executors.structure.each_step import EachStep
 from executors.structure.keras_internals import LayerScale, StochasticDepth, core, math, nn, numpy
 from executors.structure.litert_operations import SERVED
 from tests.executors.structure.networks import randomised
@@ -31,7 +32,9 @@ STEPS: Mapping[type, Body] = {
     layers.ActivityRegularization: _applied(layers.ActivityRegularization, 0.01),
     layers.Activation: _applied(layers.Activation, "hard_silu"),
     layers.Add: lambda x: layers.Add()([x, layers.Dense(4)(x)]),
+    layers.AdditiveAttention: lambda x: layers.AdditiveAttention()([x, layers.Dense(4)(x)]),
     layers.AlphaDropout: _applied(layers.AlphaDropout, 0.1),
+    layers.Attention: lambda x: layers.Attention(use_scale=True)([x, layers.Dense(4)(x)]),
     layers.Average: lambda x: layers.Average()([x, layers.Dense(4)(x)]),
     layers.AveragePooling1D: _applied(layers.AveragePooling1D, 2),
     layers.BatchNormalization: lambda x: layers.BatchNormalization()(ops.tanh(x)),
@@ -44,6 +47,8 @@ STEPS: Mapping[type, Body] = {
     layers.DepthwiseConv1D: _applied(layers.DepthwiseConv1D, 3),
     layers.Dropout: _applied(layers.Dropout, 0.1),
     layers.ELU: _applied(layers.ELU),
+    EachStep: lambda x: EachStep(layers.Conv1D(4, 3, activation="mish"))(layers.Reshape((2, 3, 4))(x)),
+    layers.EinsumDense: _applied(layers.EinsumDense, "abc,cde->abde", (6, 2, 5), bias_axes="de"),
     layers.Flatten: _applied(layers.Flatten),
     layers.GRU: _applied(layers.GRU, 4),
     layers.GaussianDropout: _applied(layers.GaussianDropout, 0.1),

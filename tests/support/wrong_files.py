@@ -27,7 +27,7 @@ class Doubled(keras.layers.Layer):
 def write_models(root: Path) -> None:
     keras.utils.set_random_seed(0)
     tiny().save(root / "tiny.keras")
-    unknown = tiny(layers.Flatten(), layers.EinsumDense("ab,bc->ac", 4, name="product"))
+    unknown = tiny(layers.ConvLSTM1D(4, 3, name="product"), layers.Flatten())
     unknown.save(root / "unknown.keras")
     tiny(layers.Lambda(lambda x: x * 2), layers.Flatten()).save(root / "lambda.keras")
     tiny(layers.Lambda(lambda x: x * 2, name="hidden"), layers.Flatten()).save(root / "lambda.h5")

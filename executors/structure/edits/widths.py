@@ -71,7 +71,7 @@ def widened(structure: Structure, factor: float) -> dict[str, int]:
 
     Groups under a layer norm grow by an integer factor, which preserves its statistics. If the layer norm
     also averages over fixed channels, its groups keep their width, and so does every group that shares a
-    layer norm with one of them.
+    layer norm with one of them. Groups whose channels are added up without weights keep their width, too.
 
     Raises:
         ValueError: The factor is below 1.
@@ -82,7 +82,7 @@ def widened(structure: Structure, factor: float) -> dict[str, int]:
     averaged = _averaged(structure)
     for channels in averaged:
         growth.update(dict.fromkeys(channels.per_unit, ceil(factor)))
-    stay: set[str] = set()
+    stay = _added_up(structure)
     while tied := {
         name
         for channels in averaged
@@ -223,6 +223,16 @@ def _vary(weights: Weights, slots: Sequence[Slot], units: Ids, rng: np.random.Ge
             places = slot.positions[units].ravel()
             noise = rng.normal(0.0, kernel.std(), own[places].shape)
             own[places] = (sqrt(0.5) * (own[places] + noise)).astype(kernel.dtype)
+
+
+def _added_up(structure: Structure) -> set[str]:
+    """Return the groups with channels that a layer adds up without weights."""
+    return {
+        name
+        for node in structure.graph.nodes
+        for place in handler_of(node.name, node.layer).adds_channels(node)
+        for name in structure.channels[node.inputs[place]].per_unit
+    }
 
 
 def _averaged(structure: Structure) -> list[Channels]:

@@ -33,6 +33,12 @@ class Window:
     dilation: tuple[int, ...] = ()
     padding: str = "valid"
 
+    def of_step(self) -> "Window":
+        """Return the same positions in one step of a sequence, whose steps are another first axis."""
+        if not self.size:
+            return self
+        return Window((1, *self.size), (1, *self.strides), (1, *self.dilation), self.padding)
+
 
 @dataclass(frozen=True)
 class Product:
@@ -104,6 +110,10 @@ class LayerHandler(ABC):
             output: Shape of the output tensor, whose number of channels does not matter.
         """
         return 1
+
+    def adds_channels(self, node: Node) -> Sequence[int]:
+        """Return the inputs whose channels are added up without weights, so that copies would count twice."""
+        return ()
 
     def products(self, node: Node) -> Sequence[Product]:
         """Return the kernels in which an input channel's weights can compensate for another channel."""

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids, Role
+from executors.structure.each_step import without_shapes
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, mixes_channels, over, register
@@ -49,9 +50,7 @@ def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
 
 def _resized(layer: keras.layers.Layer, units: int) -> dict[str, Any]:
     """Return the config of a recurrent layer inside a wrapper, for a new number of units."""
-    config = {**layer.get_config(), "units": units, "unroll": True}
-    serialized: dict[str, Any] = keras.layers.serialize(layer)
-    return {key: serialized[key] for key in ("module", "class_name", "registered_name")} | {"config": config}
+    return without_shapes(layer, {**layer.get_config(), "units": units, "unroll": True})
 
 
 def _products(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:

@@ -1,10 +1,20 @@
 """The handlers of layers, by layer class."""
 
+from collections.abc import Mapping
+
 import keras
 
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.handlers.base import HANDLERS, LayerHandler
 from executors.structure.keras_internals import is_keras_own
+
+_FRAMES = "a TimeDistributed convolution of each frame, followed by a GRU or an LSTM of its means"
+
+#: Layers without a handler -> what does the same or nearly the same.
+_REPLACEMENTS: Mapping[type, str] = {
+    **dict.fromkeys((keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D), _FRAMES),
+    keras.layers.RNN: "a GRU, an LSTM or a SimpleRNN for each of its cells",
+}
 
 
 def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
@@ -16,6 +26,10 @@ def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
     handler = _known_handler(layer)
     if handler is None:
         kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
+        if type(layer) in _REPLACEMENTS:
+            raise UnsupportedLayerError(
+                f"layer {name!r} is a {kind}, which is not supported; expected {_REPLACEMENTS[type(layer)]}"
+            )
         raise UnsupportedLayerError(
             f"layer {name!r} is a {kind}, which has no handler; register one with "
             f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"

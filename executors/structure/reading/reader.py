@@ -11,10 +11,12 @@ from typing import Any
 import keras
 
 from executors.structure import keras_internals
+from executors.structure.each_step import applied
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Graph, Node, Shape, TensorRef, map_leaves, set_weights
 from executors.structure.reading.composites import expanded, masked, parted, subclassed
-from executors.structure.reading.operations import as_layer_call
+from executors.structure.reading.operations import as_layer_call, fix_sizes
+from executors.structure.reading.steps import stepwise
 
 #: The class of models made by `keras.Model(inputs, outputs)`.
 _Functional = type(keras.Model(*[keras.Input((1,))] * 2))
@@ -76,6 +78,7 @@ class _Reader:
         self.dtypes: list[str] = []
         self.nodes: list[Node] = []
         self._layers: dict[str, Any] = {}
+        self._owners: dict[tuple[int, ...], str] = {}
 
     def add(self, shape: Shape, dtype: str) -> int:
         self.shapes.append(shape)
@@ -116,6 +119,10 @@ class _Reader:
         inputs = [tensors[id(item)] for item in values if isinstance(item, keras.KerasTensor)]
         if (parts := parted(operation, arguments)) is not None:
             return self.read(parts, inputs, f"{wanted}_")
+        inner = applied(operation)
+        if inner is not operation and (isinstance(inner, keras.Model) or not self._is_leaf(inner)):
+            model = stepwise(wanted, inner, args[0], _is_functional(inner))
+            return self.read(model, inputs[:1], f"{wanted}_")
         if isinstance(operation, keras.Model) or not self._is_leaf(operation):
             return self.read(expanded(wanted, operation, arguments), inputs, f"{wanted}_")
         args = map_leaves(args, keras.KerasTensor, resolve)
@@ -124,6 +131,8 @@ class _Reader:
             for key, value in map_leaves(kwargs, keras.KerasTensor, resolve).items()
             if value is not None and key != "training"
         }
+        if inputs:
+            fix_sizes(operation, self.shapes[inputs[0]])
         name = self._name(wanted, operation)
         node_outputs = _output_specs(operation, args, kwargs, self.shapes, self.dtypes)
         outputs = [self.add(tuple(spec.shape), spec.dtype) for spec in node_outputs]
@@ -139,15 +148,29 @@ class _Reader:
 
         The calls of a shared layer without weights, such as `Reshape`, may have different widths later.
         """
-        if getattr(operation, "weights", None):
-            for name, layer in self._layers.items():
-                if layer is operation:
-                    return name
+        weights = tuple(map(id, getattr(operation, "weights", ())))
+        if weights in self._owners:
+            return self._known(self._owners[weights], operation)
         name, count = wanted, 1
         while name in self._layers:
             count += 1
             name = f"{wanted}_{count}"
         self._layers[name] = operation
+        if weights:
+            self._owners[weights] = name
+        return name
+
+    def _known(self, name: str, operation: Any) -> str:
+        """Return the name of a layer that is called again, perhaps within another wrapper of the same kind.
+
+        Raises:
+            UnsupportedLayerError: It is applied to each step in one call only.
+        """
+        if type(operation) is not type(self._layers[name]):
+            raise UnsupportedLayerError(
+                f"layer {name!r} is applied both to each step of a sequence and to whole examples; "
+                "expected two layers, one for each"
+            )
         return name
 
 

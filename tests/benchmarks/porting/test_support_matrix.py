@@ -38,7 +38,7 @@ def network():
 def test_all_keras_applications_are_covered():
     named = {name for name in vars(keras.applications) if name[0].isupper()}
     assert len(named) == 40
-    assert architectures().keys() == named | {"BERT classifier", "BERT span"}
+    assert architectures().keys() == named | {"BERT classifier", "BERT span", "Video classifier"}
 
 
 def test_half_of_the_multiply_adds_remain():

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from executors.structure import fold_batch_norm
+from executors.structure.each_step import applied
 from executors.structure.folding import folded_norms
 from mistify.tflite.combining import read_network
 from mistify.tflite.linear import linear_operator
@@ -105,6 +106,7 @@ def _cosine(one: Floats, other: Floats) -> float:
 
 def _channels_first(layer: Any) -> tuple[Floats, Floats]:
     """Return the kernel [channels, ...] and the bias [channels] of a folded layer."""
+    layer = applied(layer)
     separable = isinstance(layer, keras.layers.SeparableConv1D | keras.layers.SeparableConv2D)
     kernel = np.asarray(layer.pointwise_kernel if separable else layer.kernel)
     if isinstance(layer, keras.layers.DepthwiseConv1D | keras.layers.DepthwiseConv2D):

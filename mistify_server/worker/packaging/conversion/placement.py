@@ -190,7 +190,7 @@ def _place(stored: Array, at: Indices, weight: Array, offset: int) -> WeightPlac
         at: Index of each of its values in the flattened weight [n].
         offset: Position of the constant in the file, in bytes.
     """
-    corners: Sequence[Indices] = np.unravel_index(at, weight.shape)
+    corners: Sequence[Indices] = np.unravel_index(at, weight.shape) if weight.ndim else ()
     start = tuple(int(places.min()) for places in corners)
     stop = tuple(int(places.max()) + 1 for places in corners)
     box = weight[tuple(map(slice, start, stop))]

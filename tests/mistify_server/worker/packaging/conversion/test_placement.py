@@ -17,8 +17,11 @@ from tests.mistify_server.worker.packaging.training.networks import network as f
 
 layers = keras.layers
 
-#: One network for each way of storing weights: transposed, split, grouped, scaled, after a norm.
-QUICK = ("depthwise_multiplier", "grouped", "gru", "transformer", "merges", "pre-activation", "transposed")
+#: One network for each way of storing weights: transposed, split, grouped, scaled, after a norm, a number.
+QUICK = (
+    *("depthwise_multiplier", "grouped", "gru", "transformer", "merges", "pre-activation", "transposed"),
+    "attention by products",
+)
 SHARED_NORM = "siamese"
 ALL = [
     pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])

@@ -70,10 +70,20 @@ def test_convolutions_over_volumes_have_the_channels_of_their_layers() -> None:
         assert counted(list(network.operations), *others) == Counter(expected)
 
 
-def test_attention_is_made_of_products() -> None:
+def plain_attention_network() -> keras.Model:
+    inputs = keras.Input((6, 8), name="x")
+    x = layers.EinsumDense("abc,cde->abde", (6, 2, 5), bias_axes="de")(inputs)
+    x = layers.EinsumDense("abde,dec->abc", (6, 7), activation="tanh")(x)
+    x = layers.Attention(use_scale=True)([x, layers.EinsumDense("abc,bd->adc", (4, 7))(x)])
+    x = layers.AdditiveAttention()([x, layers.EinsumDense("abc,bcd->abd", (6, 7))(x)])
+    return keras.Model(inputs, layers.GlobalAveragePooling1D(name="y")(x))
+
+
+@pytest.mark.parametrize("make", [attention_network, plain_attention_network])
+def test_attention_is_made_of_products(make) -> None:
     """The operators between the products depend on the converter."""
     keras.utils.set_random_seed(0)
-    model = attention_network()
+    model = make()
     between = tuple(set(OperatorKind) - {OperatorKind.DENSE, OperatorKind.PRODUCT, OperatorKind.SOFTMAX})
     expected = counted(list(network_cost(convert(model)).operations), *between)
     # One product with a left-hand side for all heads, or one product per head.

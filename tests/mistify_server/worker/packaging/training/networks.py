@@ -8,6 +8,7 @@ import numpy as np
 
 from executors.outputs.objectives import Categorical, Regression
 from executors.structure import fold_batch_norm
+from executors.structure.each_step import EachStep
 from executors.structure.signature import Activation, output_names
 from mistify.config.package.tuning import TuningConfig
 from mistify_server.worker.packaging.training.network import TrainingNetwork, target_of, teacher_of
@@ -171,6 +172,18 @@ _OTHERS = {
     "unit norm": lambda: _steps(layers.UnitNormalization()),
     "attention": _attention,
     "attention without bias": lambda: _attention(use_bias=False),
+    "attention by products": lambda: _steps(lambda x: layers.Attention(use_scale=True)([x, x])),
+    "attention by sums": lambda: _steps(lambda x: layers.AdditiveAttention()([x, x])),
+    "product into heads": lambda: _steps(layers.EinsumDense("abc,cde->abde", (5, 2, 3), bias_axes="de")),
+    "product out of heads": lambda: _steps(
+        layers.Reshape((5, 2, 3)), layers.EinsumDense("abde,dec->abc", (5, 4), activation="tanh")
+    ),
+    "convolution at each step": lambda: _steps(
+        layers.Reshape((5, 3, 2)), EachStep(layers.Conv1D(4, 2)), layers.BatchNormalization(), layers.ReLU()
+    ),
+    "recurrent layer at each step": lambda: _steps(
+        layers.Reshape((5, 3, 2)), EachStep(layers.GRU(4, unroll=True))
+    ),
     "transformer": _transformer,
     "pre-activation": _pre_activation,
     "slices": _sliced,
