@@ -103,7 +103,7 @@ def check_name(name: str) -> None:
     Raises:
         MistifyError: INVALID_CONFIG.
     """
-    problems = list(_wrong_name(name))
+    problems = list(name_problems(name))
     if problems:
         raise _refused(name, problems)
 
@@ -114,7 +114,7 @@ def check_table(table: DeviceTable) -> None:
     Raises:
         MistifyError: INVALID_CONFIG with every problem, but only the first one among the readings.
     """
-    problems = [*_wrong_name(table.name), *_wrong_readings(table.readings), *_wrong_powers(table.powers)]
+    problems = [*name_problems(table.name), *_wrong_readings(table.readings), *_wrong_powers(table.powers)]
     if problems:
         raise _refused(table.name, problems)
 
@@ -123,7 +123,8 @@ def _refused(name: str, problems: Iterable[Problem]) -> MistifyError:
     return MistifyError(ErrorCode.INVALID_CONFIG, f"the device {name!r}: nothing was registered", problems)
 
 
-def _wrong_name(name: str) -> Iterator[Problem]:
+def name_problems(name: str) -> Iterator[Problem]:
+    """Yield why no measured device can have a name."""
     if not _NAME.fullmatch(name):
         expected = "up to 64 lower-case letters, digits, dots and hyphens"
         yield Problem("name", f'"{name}"', expected, 'rename it, such as "my-board"')

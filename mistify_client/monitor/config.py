@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import OF_ANY_JOB, parse_batch
+from mistify.costs.devices import name_problems
 from mistify.errors import Problem, invalid_config
 from mistify.fleet import LONGEST_NAME
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
@@ -89,6 +90,12 @@ class SearchConfig(Settings):
     after: Seconds = Field(default=10.0, description='a time such as "10s"', examples=["10s"])
 
 
+def _check_device(name: str) -> str:
+    for problem in name_problems(name):
+        raise InvalidValue(name, problem.expected, problem.fix)
+    return name
+
+
 class ReportingConfig(ServerConfig):
     """Settings for reports of measured latencies, which correct the server's predictions.
 
@@ -98,7 +105,9 @@ class ReportingConfig(ServerConfig):
         quiet: Seconds for which that share has to be idle without interruption.
     """
 
-    device: str = Field(description="the name of a measured device", examples=["my-board"])
+    device: Annotated[str, AfterValidator(_check_device)] = Field(
+        description="the name of a measured device", examples=["my-board"]
+    )
     free: float = Field(default=0.9, ge=0, le=1, description="a share from 0 to 1", examples=[0.9])
     quiet: Seconds = Field(default=10.0, description='a time such as "10s"', examples=["10s"])
 

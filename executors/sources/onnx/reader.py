@@ -32,6 +32,8 @@ _OWN: Final = frozenset({"If", "Shape"})
 #: Most entries of a tensor for each example.
 _MOST_ENTRIES: Final = 2**28
 
+_FREE: Final = "export the network with a free batch size"
+
 _ADVICE: Final = "export the network without its postprocessing, or replace it before exporting"
 
 
@@ -129,7 +131,11 @@ class _Walk:
 
     def _refused(self, proto: NodeProto, reason: str) -> MistifyError:
         name = f"{proto.op_type} {proto.name[:100]}".strip()
-        return invalid(self._path, f"node {name}, which {reason}", "operators as in docs/onnx.md", _ADVICE)
+        batch = self._builder.batch
+        fix = (
+            _ADVICE if batch is None else f"{_FREE} instead of {batch}, which may be the cause; or {_ADVICE}"
+        )
+        return invalid(self._path, f"node {name}, which {reason}", "operators as in docs/onnx.md", fix)
 
     def _made(self, proto: NodeProto) -> Sequence[Argument]:
         arguments = [self.values[name] if name else None for name in proto.input]

@@ -117,6 +117,12 @@ def test_a_server_on_the_command_line_overrides_the_config(write):
         (REPLACEMENT + "agreement = 1.5", "replacement.agreement"),
         ('[reporting]\nserver = "h:1"', "reporting.device: got nothing"),
         (REPORTING + 'token_file = "none"', "none: got No such file"),
+        (
+            '[reporting]\nserver = "h:1"\ndevice = ""',
+            'reporting.device: got ""; expected up to 64 lower-case',
+        ),
+        ('[reporting]\nserver = "h:1"\ndevice = "My Board"', "reporting.device: .*lower-case letters"),
+        ('[reporting]\nserver = "h:1"\ndevice = "edge-tpu"', "reporting.device: .*not in the catalogue"),
     ],
 )
 def test_a_problem_is_reported_with_its_place(write, text, message):
