@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from structlog.contextvars import bound_contextvars
 
 from mistify.costs.budget import conditions_of
-from mistify.jobs.job import Goal, PackageFile, ProgressUpdate
+from mistify.jobs.job import Goal, PackageFile
 from mistify_server.engines.base import TaskEngine
 from mistify_server.jobs.course import Part
 from mistify_server.jobs.log import JobLog
@@ -18,14 +18,13 @@ from mistify_server.jobs.outcomes import (
     collapsed,
     failed_goal,
     failure_reason,
-    outage_in,
     packaged_goal,
     replaces,
 )
 from mistify_server.jobs.plan_tree import PlanTree
 from mistify_server.jobs.step_queue import Step, StepQueue
-from mistify_server.jobs.store_writer import until_available
 from mistify_server.jobs.task_factory import TaskFactory, source_task
+from mistify_server.jobs.task_runs import TaskRuns
 from mistify_server.planning.forecast.records import record_of
 from mistify_server.planning.precision import Attempt, others, safer
 from mistify_server.store.artifacts import digest_of
@@ -100,7 +99,7 @@ class CollectiveAdaptation:
         measured = state.reference.measured if state.reference else ()
         self._referenced = {conditions_of(axis).threads for axis in measured}
         self._log = log
-        self._engine = engine
+        self._runs = TaskRuns(log, engine, queue)
         self._artifacts, self._signing_keys = store.artifacts, store.signing_keys
         self._queue, self._traces = queue, traces
         self._queued: set[_Key] = set()
@@ -278,7 +277,7 @@ class CollectiveAdaptation:
             reason = f"the package could not be made: {failure_reason(package)}"
             await self._log.record(GoalChanged(failed_goal(goal, reason)))
             return
-        async for try_ in until_available(self._note_outage, self._queue.checkpoint):
+        async for try_ in self._runs.until_available():
             with try_:
                 files = await asyncio.to_thread(self._signed, package)
         packaged = packaged_goal(
@@ -358,37 +357,12 @@ class CollectiveAdaptation:
         return TaskFactory(self._log.job_id, self._plan, root, self._preparations)
 
     async def _run(self, task: Task, goal_ids: Sequence[str], part: Part) -> Result:
-        """Run a task and return its result; retry while the engine or the store is unavailable.
-
-        Args:
-            goal_ids: Ids of the goals that it serves; empty for the source and preparations.
-            part: See `JobLog.progress_of`.
-        """
-        async for attempt in until_available(self._note_outage, self._queue.checkpoint):
-            with attempt:
-                result = await self._attempt_task(task, goal_ids, part)
+        """Run a task of the batch; see `TaskRuns.result_of`."""
+        result = await self._runs.result_of(task, goal_ids, part)
         if isinstance(result, TaskDone) and not result.onednn:
             own = goal_ids or [goal_id for node in self._plan.nodes for goal_id in node.goals]
             await self._log.note(own, f"was {WITHOUT_ONEDNN}")
         return result
-
-    async def _attempt_task(self, task: Task, goal_ids: Sequence[str], part: Part) -> Result:
-        """Return the result of a task.
-
-        Raises:
-            MistifyError: UNAVAILABLE or STORE_REFUSED, no task can run, or its results cannot be stored.
-        """
-        async with self._log.progress_of(goal_ids, part) as on_progress:
-            result = await self._log.account(self._engine.run(task, on_progress))
-            outage = outage_in(result)
-            if outage is not None:
-                on_progress(ProgressUpdate(f"waiting: {outage.message.splitlines()[0]}", 0, 0))
-        if outage is not None:
-            raise outage
-        return result
-
-    def _note_outage(self, error: BaseException) -> None:
-        _logger.warning("a step is waiting and will be retried: %s", error)
 
     async def _fail_subtree(self, index: int, reason: str) -> None:
         node, *below = self._tree.subtree(index)

@@ -6,7 +6,6 @@ In the directory of uploads, `files/` holds complete files by SHA-256 and `arriv
 """
 
 import asyncio
-import errno
 import os
 import shutil
 import time
@@ -19,14 +18,13 @@ from threading import Lock
 from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files.locking import locked
 from mistify.files.writing import sync_file, sync_path
 from mistify.parsing.quantities import format_bytes
-from mistify.parsing.validation import InvalidValue
-from mistify.uploads import FileDigest, UploadName, read_listing
+from mistify.uploads import FileDigest, UploadName
 from mistify_server.identity.quotas import too_large_uploads
 from mistify_server.store.artifacts import sha256_of, writing
 from mistify_server.store.incomplete_files import check_offset, is_locked_at, received_alone, size_of
+from mistify_server.store.upload_names import UploadNames
 from mistify_server.store.upload_senders import UploadSenders
 
 #: Seconds without access after which uploads are removed if no job refers to them.
@@ -76,7 +74,7 @@ class Uploads:
         self._directory = directory
         self._files = directory / FILES
         self._arriving = directory / "arriving"
-        self._named = directory / NAMED
+        self._names = UploadNames(directory / NAMED, self._arriving, self._place)
         self._most_bytes = most_bytes
         self._referenced = referenced
         self._now = now
@@ -167,14 +165,8 @@ class Uploads:
             MistifyError: INVALID_DATASET, the listing of a directory is invalid; UNAVAILABLE, the disk is
                 full, or the bucket for workers on other machines cannot be used.
         """
-        path = self._named / upload.sha256 / upload.name
-        with writing(self._directory), self._naming():
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if upload.directory:
-                    self._link_directory(upload, path)
-                else:
-                    self._link(str(upload), upload.sha256, path)
+        with writing(self._directory), self._names.locked():
+            path = self._names.path_of(upload)
             self._touch(path.parent)
         self._share(upload, self._place)
         return path
@@ -187,10 +179,8 @@ class Uploads:
             OSError: A file cannot be removed.
         """
         referenced = self._referenced()
-        with self._naming():
-            for directory in self._named.glob("*"):
-                if directory.name not in referenced and self._is_old(directory):
-                    shutil.rmtree(directory)
+        with self._names.locked():
+            self._names.remove_except(referenced, self._is_old)
             return sum(map(self._remove_unneeded, self._all_files()))
 
     def _place(self, digest: str) -> Path:
@@ -206,13 +196,6 @@ class Uploads:
 
     def _part(self, digest: str) -> Path:
         return self._arriving / digest
-
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Create names or remove files, as one at a time. This can take long, so never on the event loop."""
-        self._named.mkdir(parents=True, exist_ok=True)
-        with locked(self._named):
-            yield
 
     @contextmanager
     def _alone(self, file: FileDigest) -> Iterator[Path]:
@@ -314,39 +297,6 @@ class Uploads:
             part.replace(place)
         sync_path(place.parent)
 
-    def _link(self, name: str, digest: str, path: Path) -> None:
-        """Give a file a name by a hard link, or by a copy if the file has too many links."""
-        place = self._place(digest)
-        if not place.is_file():
-            raise _missing(name)
-        try:
-            path.hardlink_to(place)
-        except OSError as error:
-            if error.errno != errno.EMLINK:
-                raise
-            shutil.copy2(place, path)
-            renewed = self._arriving / f"{digest}.renewed"
-            renewed.unlink(missing_ok=True)
-            renewed.hardlink_to(path)
-            renewed.replace(place)  # later names are links to the copy
-
-    def _link_directory(self, upload: UploadName, path: Path) -> None:
-        """Create a directory of links, which appears only once complete."""
-        listing = self._place(upload.sha256)
-        if not listing.is_file():
-            raise _missing(str(upload))
-        partial = self._named / f".{upload.sha256}"
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            partial.mkdir()
-            for relative, file in read_listing(listing).items():
-                target = partial / relative
-                target.parent.mkdir(parents=True, exist_ok=True)
-                self._link(str(upload), file.sha256, target)
-            partial.rename(path)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-
     def _all_files(self) -> Iterator[Path]:
         yield from uploaded_files(self._directory)
         yield from self._arriving.glob("*")
@@ -385,12 +335,6 @@ async def _uninterrupted(function: Callable[..., object], *args: object) -> None
 def _has_content(path: Path, digest: str, *_stamp: int) -> bool:
     """Check whether a file matches a digest; it is read again only if its stamp has changed."""
     return sha256_of(path) == digest
-
-
-def _missing(name: str) -> InvalidValue:
-    return InvalidValue(
-        name, "an upload that the server has", "submit the config with `mistify port`, which uploads it"
-    )
 
 
 def _unlike(file: FileDigest, content: str) -> MistifyError:
