@@ -43,10 +43,10 @@ class Rival:
 
     def __init__(self, model: keras.Model, method: str, setting: float) -> None:
         self._model = model
-        found = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
-        self._found = found
-        self._factors = {layer.name: tf.Variable(layer.gamma) for layer in found}
-        self._summands = {layer.name: tf.Variable(layer.beta) for layer in found}
+        layers = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+        self._layers = layers
+        self._factors = {layer.name: tf.Variable(layer.gamma) for layer in layers}
+        self._summands = {layer.name: tf.Variable(layer.beta) for layer in layers}
         norms: dict[str, Norm] = {"leantta": partial(_of_example, weight=setting), "tent": _of_batch}
         norm = norms.get(method, _shipped)
         learns = [] if method == "leantta" else [*self._summands.values()]
@@ -55,7 +55,7 @@ class Rival:
 
     def reset(self) -> Self:
         """Return this network as it was."""
-        for layer in self._found:
+        for layer in self._layers:
             self._factors[layer.name].assign(layer.gamma)
             self._summands[layer.name].assign(layer.beta)
         return self

@@ -78,7 +78,7 @@ def measure(options: Namespace) -> Figures:
     """Measure each network with each seed, print the tables and return means over the seeds."""
     names = ["digits"] if options.quick else [options.network] if options.network else [*SUBJECTS]
     data = None if names == ["digits"] else data_with(FILES, options)
-    found: dict[str, list[float]] = {}
+    values_by_figure: dict[str, list[float]] = {}
     for seed in seeds_of(options):
         for name in names:
             subject = SUBJECTS[name](data, seed, epochs=_EPOCHS)
@@ -86,8 +86,8 @@ def measure(options: Namespace) -> Figures:
             if seed == seeds_of(options)[0]:
                 figures |= rivals(subject, seed, options.quick)
             for figure, value in figures.items():
-                found.setdefault(f"{name}_{figure}", []).append(value)
-    return {name: _over_seeds(name, values) for name, values in found.items()}
+                values_by_figure.setdefault(f"{name}_{figure}", []).append(value)
+    return {name: _over_seeds(name, values) for name, values in values_by_figure.items()}
 
 
 def measured_subject(subject: Subject, seed: int, quick: bool) -> Measured:

@@ -250,17 +250,17 @@ def measured_families(assignment: Assignment, test: Dataset, extent: Extent) -> 
     with TemporaryDirectory() as directory:
         table, store = _packaged(trained, Path(directory), extent)
     whole = _accuracy(trained.supernet, space.original, examples)
-    found = defaultdict[str, list[Family]](list)
+    by_kind = defaultdict[str, list[Family]](list)
     for number, place in enumerate(space.places[space.blocks :], space.blocks):
         replaced = sum(table.of(store.variants[block]) for block in range(place.start, place.end))
         lost = (
             whole - _accuracy(one.supernet, space.with_one(number), examples) for one in (closed, trained)
         )
         family = Family(table.of(store.variants[number]) / replaced, *lost)
-        found[place.name.split("-", 2)[2].rsplit("-", 1)[0]].append(family)
+        by_kind[place.name.split("-", 2)[2].rsplit("-", 1)[0]].append(family)
     return {
         name: Family(*(mean(one[field] for one in each) for field in range(len(Family._fields))))
-        for name, each in sorted(found.items())
+        for name, each in sorted(by_kind.items())
     }
 
 

@@ -153,14 +153,14 @@ class Compared:
 def measure(options: Namespace) -> Figures:
     """Compare with each seed, print the tables and return the means over the seeds."""
     data = data_with(FILES, options)
-    found: dict[str, list[float]] = {}
+    values_by_figure: dict[str, list[float]] = {}
     for seed in seeds_of(options):
         figures = compared(data, QUICK if options.quick else FULL, seed).figures
         Console().print(_table(f"seed {seed}", figures))
         for name, figure in figures.items():
-            found.setdefault(name, []).append(figure)
+            values_by_figure.setdefault(name, []).append(figure)
     most = "most_multiply_adds"
-    means = {name: max(own) if name == most else mean(own) for name, own in found.items()}
+    means = {name: max(own) if name == most else mean(own) for name, own in values_by_figure.items()}
     return {most: means[most]} if options.quick else means
 
 

@@ -108,7 +108,7 @@ class SlicesWithin:
 
 def measure(options: Namespace) -> Figures:
     """Train each side with each seed, print the tables and return the means over the seeds."""
-    found: dict[str, list[float]] = {}
+    values_by_figure: dict[str, list[float]] = {}
     for seed in seeds_of(options):
         for side in [options.side] if options.side else SIDES:
             tested = tested_side(side, seed, options.quick)
@@ -116,8 +116,8 @@ def measure(options: Namespace) -> Figures:
             prefix = "" if side == DEFAULT else f"{side.replace(' ', '_')}_"
             for one in tested:
                 for name, figure in one.figures.items():
-                    found.setdefault(f"{prefix}{name}_at_{one.limit:g}", []).append(figure)
-    return over_seeds(found, options.quick)
+                    values_by_figure.setdefault(f"{prefix}{name}_at_{one.limit:g}", []).append(figure)
+    return over_seeds(values_by_figure, options.quick)
 
 
 def tested_side(side: str, seed: int, quick: bool) -> list[SlicesWithin]:
@@ -152,9 +152,9 @@ def tested_within(supernet: Supernet, test: Dataset, unseen: Ints, limit: float)
     for task in list(test.space.listed)[:NAMED]:
         data = test.of_task(task)
         (assembly,) = supernet.assemblies(test.space.encode(task), [limit])
-        says_yes = supernet.outputs(data.inputs, assembly).ravel() > 0.5
+        answered_yes = supernet.outputs(data.inputs, assembly).ravel() > 0.5
         is_yes = data.targets["answer"].ravel() == 1
-        scores.append(50 * (says_yes[is_yes].mean() + (~says_yes[~is_yes]).mean()))
+        scores.append(50 * (answered_yes[is_yes].mean() + (~answered_yes[~is_yes]).mean()))
         gates.append(np.concatenate([*assembly.open.values()]))
         tasks.append(task.properties)
     return SlicesWithin(limit, np.array(scores), unseen, np.array(gates), tasks)
@@ -175,9 +175,13 @@ def _jaccard(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> float:
     return float((one & other).sum() / (one | other).sum())
 
 
-def over_seeds(found: Mapping[str, Sequence[float]], quick: bool) -> dict[str, float]:
+def over_seeds(values_by_figure: Mapping[str, Sequence[float]], quick: bool) -> dict[str, float]:
     """Return the figures of all seeds; after the short training of a quick run only those on limits."""
-    return {name: _over_seeds(name, own) for name, own in found.items() if not quick or "beyond" in name}
+    return {
+        name: _over_seeds(name, own)
+        for name, own in values_by_figure.items()
+        if not quick or "beyond" in name
+    }
 
 
 def _over_seeds(name: str, figures: Sequence[float]) -> float:

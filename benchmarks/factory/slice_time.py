@@ -44,10 +44,10 @@ def slice_seconds(
             return CutSlice(candidate, network, 0.0)
 
         def make() -> None:
-            found = candidates(store, assembler, store.asked(task()), store.quality.tried_limits())
-            predicted_ms = table.predicted_ms([one.widths for one in found]).tolist()
+            slices = candidates(store, assembler, store.asked(task()), store.quality.tried_limits())
+            predicted_ms = table.predicted_ms([one.widths for one in slices]).tolist()
             limits = SliceLimits(_SHARE * table.whole_ms)
-            best_slice(limits, dict(zip(found, predicted_ms, strict=True)), cut, _unmeasured)
+            best_slice(limits, dict(zip(slices, predicted_ms, strict=True)), cut, _unmeasured)
 
         return median_seconds(make, _SLICES, process_time)
 

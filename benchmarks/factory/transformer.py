@@ -45,14 +45,14 @@ _SETTINGS: Final = {"learning_rate": 1e-3}
 
 def measure(options: Namespace) -> Figures:
     """Train with each seed, print the tables and return the means over the seeds."""
-    found: dict[str, list[float]] = {}
+    values_by_figure: dict[str, list[float]] = {}
     for seed in seeds_of(options):
         tested = tested_seed(seed, options.quick)
         Console().print(table_of(f"seed {seed}", tested))
         for one in tested:
             for name, figure in one.figures.items():
-                found.setdefault(f"{name}_at_{one.limit:g}", []).append(figure)
-    return over_seeds(found, options.quick)
+                values_by_figure.setdefault(f"{name}_at_{one.limit:g}", []).append(figure)
+    return over_seeds(values_by_figure, options.quick)
 
 
 def tested_seed(seed: int, quick: bool) -> list[SlicesWithin]:

@@ -111,7 +111,7 @@ def _add_options(parser: ArgumentParser) -> None:
 def measure(options: Namespace) -> Figures:
     """Return how many jobs were lost, have repetitions, or differ from the first, undisturbed one."""
     rng, console = np.random.default_rng(options.seed), Console()
-    wanted, killed, found = _QUICK_KILLS if options.quick else _KILLS, Counter[str](), Counter[str]()
+    wanted, killed, counts = _QUICK_KILLS if options.quick else _KILLS, Counter[str](), Counter[str]()
     with TemporaryDirectory() as directory:
         model = Path(directory, "model.keras")
         subprocess.run([sys.executable, "-c", _MAKE, model], check=True, capture_output=True)
@@ -124,10 +124,10 @@ def measure(options: Namespace) -> Figures:
             seconds, expected = time.monotonic() - start, server.contents(first.job)
             submitted = {first.job.id, second.job.id}
             while not killed >= wanted:
-                found["rounds"] += 1
-                server.restart(slots=1 + found["rounds"] // 2 % 2)
+                counts["rounds"] += 1
+                server.restart(slots=1 + counts["rounds"] // 2 % 2)
                 with _killing(server, seconds, rng, killed, wanted):
-                    keys = [f"{found['rounds']}-{number}" for number in range(1 + found["rounds"] % 2)]
+                    keys = [f"{counts['rounds']}-{number}" for number in range(1 + counts["rounds"] % 2)]
                     ended = [
                         server.ended(job_id) for job_id in [server.submitted(config, key) for key in keys]
                     ]
@@ -135,22 +135,22 @@ def measure(options: Namespace) -> Figures:
                     differences = list(differing(server.contents(each.job), expected))
                     for difference in differences:
                         console.print(f"{each.job.id} differs in {difference}", markup=False, soft_wrap=True)
-                    found["differing"] += bool(differences)
-                    found["repeating"] += each.repeats
-                    found["failed"] += sum(goal.state is GoalState.FAILED for goal in each.job.goals)
+                    counts["differing"] += bool(differences)
+                    counts["repeating"] += each.repeats
+                    counts["failed"] += sum(goal.state is GoalState.FAILED for goal in each.job.goals)
                 submitted.update(each.job.id for each in ended)
-                console.print(f"killed so far: {dict(killed)}; found: {dict(found)}")
+                console.print(f"killed so far: {dict(killed)}; counts: {dict(counts)}")
             known = server.jobs()
         finally:
             server.stop()
     return {
-        "rounds": found["rounds"],
+        "rounds": counts["rounds"],
         **{f"kills_of_a_{what}": count for what, count in killed.items()},
         "jobs_lost": len(submitted - known),
         "jobs_doubled": len(known - submitted),
-        "jobs_that_repeat": found["repeating"],
-        "jobs_that_differ": found["differing"],
-        "goals_that_failed": found["failed"],
+        "jobs_that_repeat": counts["repeating"],
+        "jobs_that_differ": counts["differing"],
+        "goals_that_failed": counts["failed"],
     }
 
 

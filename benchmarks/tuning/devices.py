@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness.run import add_data_option, data_with
-from benchmarks.tuning.packages import SHARES, make_packages, pretrained_says
+from benchmarks.tuning.packages import SHARES, make_packages, pretrained_probabilities
 from benchmarks.tuning.run import CLASSES, NOISY, RANDOM, Plan, Published, Run, load_run, train
 from mistify_server.tasks.sources import DataSource
 
@@ -165,7 +165,7 @@ def _prepare(data: Path, work: Path, scratch: Path, images: int, seed: int) -> N
     _save(work / f"{EQUAL}.npz", np.array_split(np.arange(len(used)), DEVICES))
     _save(work / f"{POOLED}.npz", [np.arange(len(used))] * DEVICES)
     _save(work / f"{SKEWED}.npz", skewed(y_used, min(_LEAST_IMAGES, images // 2)))
-    np.save(work / "ideal.npy", pretrained_says(data / RESNET8, x_used.astype(np.float32)))
+    np.save(work / "ideal.npy", pretrained_probabilities(data / RESNET8, x_used.astype(np.float32)))
     np.savez(scratch / "early.npz", x=x[early], y=y[early])
     np.savez(scratch / "test.npz", x=test_x[-500:], y=test_y[-500:])
     source = DataSource(train=str(scratch / "early.npz"), test=str(scratch / "test.npz"))

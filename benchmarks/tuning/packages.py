@@ -43,7 +43,7 @@ def make_packages(data: DataSource, scratch: Path, directory: Path, seed: int = 
         Manifest.load(package).model_copy(update=names).save(package)
 
 
-def pretrained_says(model: Path, images: Array) -> Array:
+def pretrained_probabilities(model: Path, images: Array) -> Array:
     """Return the probabilities [images, classes] predicted by a pretrained network."""
     network = load_keras(model)
     return next(iter(call(network, {network.inputs[0].name: images}, training=False).values()))

@@ -88,8 +88,8 @@ def check_shape(source: str, name: str, array: Array, wanted: Tensor) -> None:
         problems = _misshapen_target(source, name, array, wanted)
     else:
         problems = _misshapen_inputs(source, name, array, wanted)
-    if found := list(problems):
-        raise invalid(*found)
+    if mismatches := list(problems):
+        raise invalid(*mismatches)
 
 
 def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) -> Problem:

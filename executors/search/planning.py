@@ -97,14 +97,14 @@ class Planner:
             return None
         narrowest = costs_of(structure.network(structure.least_widths), profiles)
         if not any(map(_in_steps, budget)) and not exceeded(narrowest, budget):
-            found = _by_losses(assignment, structure, widths)
-            return None if found is None else Allocation(found, frozenset(), 0.0)
+            narrowed = _by_losses(assignment, structure, widths)
+            return None if narrowed is None else Allocation(narrowed, frozenset(), 0.0)
         target = self._with_depth(assignment, structure, widths)
         if target is None:
             return None
         left = remove_named_blocks(structure, target.removed_blocks)
-        found = _by_losses(assignment, left, {name: widths[name] for name in left.groups})
-        return target if found is None else replace(target, widths=found)
+        narrowed = _by_losses(assignment, left, {name: widths[name] for name in left.groups})
+        return target if narrowed is None else replace(target, widths=narrowed)
 
     def _with_depth(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
         """Return the network of highest worth with its choice of blocks; None if none meets the limits."""
@@ -122,23 +122,23 @@ class Planner:
         self, assignment: Assignment, structure: Structure, widths: Widths, weights: Weights, blocks: Weights
     ) -> Allocation | None:
         """Plan the network of an edge; later plans keep its blocks."""
-        found = allocations(structure, widths, _terms(assignment, weights, blocks))
-        if not found:
+        plans = allocations(structure, widths, _terms(assignment, weights, blocks))
+        if not plans:
             return None
-        best = self._best(found, assignment)
+        best = self._best(plans, assignment)
         self._decision = _Decision(
             assignment.model, assignment.budget, best.removed_blocks, best.worth, weights, blocks
         )
         return best
 
-    def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:
+    def _best(self, plans: Sequence[Allocation], assignment: Assignment) -> Allocation:
         """Return the network with all blocks, or one of higher worth that does well without some.
 
         The importance of blocks differs: a residual network hardly needs one of three, whereas a text encoder
         cannot do without attention. So trials compare them. A network takes longer to adapt to a missing
         block than to fewer channels, so it may be slightly behind in its trial.
         """
-        first, *others = found
+        first, *others = plans
         better = (one for one in others if one.worth > first.worth + _LEAST_GAIN)
         rivals = sorted(better, key=lambda one: -one.worth)[:_RIVALS]
         if not rivals:

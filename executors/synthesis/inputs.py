@@ -150,7 +150,7 @@ class _Synthesis:
         self._descent = _Descent(amplitudes, lambda tokens: self._mismatch(self._made(tokens)))
         self._steering = _Descent(
             amplitudes,
-            lambda given: self._mismatch(self._made(given["tokens"]), given["wanted"]),
+            lambda tensors: self._mismatch(self._made(tensors["tokens"]), tensors["wanted"]),
         )
 
     def inputs(self, on_step: OnStep) -> dict[str, Array]:
@@ -205,7 +205,7 @@ class _Synthesis:
         variables = [variable for inputs in self._spectral.values() for variable in inputs.variables]
         descent = _Descent(
             [*variables, *amplitudes.values()],
-            lambda given: self._mismatch({**given, **self._sums(amplitudes)}),
+            lambda tensors: self._mismatch({**tensors, **self._sums(amplitudes)}),
         )
 
         for inputs in self._spectral.values():
@@ -293,9 +293,9 @@ class _Descent:
         self._optimizer.build(variables)
         self._run = tf.function(self._improve, autograph=False)
 
-    def step(self, rate: float, given: Mapping[str, Any]) -> float:
+    def step(self, rate: float, arrays: Mapping[str, Any]) -> float:
         """Take a step; return the loss before it."""
-        tensors = tf.nest.map_structure(tf.convert_to_tensor, dict(given))
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, dict(arrays))
         return float(self._run(tensors, tf.constant(rate, tf.float32)))
 
     def restart(self) -> None:

@@ -43,8 +43,8 @@ class TaskConfig(Settings):
                 raw, "a list of properties, a text with commas between them, or an object", _EXAMPLE
             )
         mistakes = ((index, mistake_of(partial(as_word, each))) for index, each in enumerate(raw))
-        if found := [((index,), mistake) for index, mistake in mistakes if mistake is not None]:
-            raise together(cls.__name__, found)
+        if mistaken := [((index,), mistake) for index, mistake in mistakes if mistake is not None]:
+            raise together(cls.__name__, mistaken)
         return {"properties": raw}
 
     @model_validator(mode="after")

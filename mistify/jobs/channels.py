@@ -19,8 +19,8 @@ def kept_channels(details: GoalDetails) -> Mapping[int, Channels]:
     if details.graph is None or details.layers is None:
         return {}
     changes = {layer.name: layer for layer in details.layers.layers}
-    found = ((position, _channels(node, changes)) for position, node in enumerate(details.graph.nodes))
-    return {position: channels for position, channels in found if channels is not None}
+    changed = ((position, _channels(node, changes)) for position, node in enumerate(details.graph.nodes))
+    return {position: channels for position, channels in changed if channels is not None}
 
 
 def _channels(node: GraphNode, changes: Mapping[str, LayerChange]) -> Channels | None:

@@ -136,10 +136,10 @@ def _points(goals: Sequence[Mapping[str, Any]], axis: str, output: str, metric: 
 
 def _score(scores: Sequence[Mapping[str, Any]], output: str, metric: Metric) -> float | None:
     """Return the score of an output; None if it is unknown."""
-    found = (
+    values = (
         score["value"] for score in scores if score["output"] == output and score["metric"] == metric.value
     )
-    return next(found, None)
+    return next(values, None)
 
 
 def _share_elsewhere(goal: Mapping[str, Any]) -> float | None:

@@ -122,8 +122,8 @@ def written_statistics(arrays: Arrays) -> bytes:
     return content
 
 
-def _damaged(package: Package, found: Any) -> MistifyError:
+def _damaged(package: Package, content: Any) -> MistifyError:
     problem = Problem(
-        str(package.directory / STATISTICS), found, "the numbers of folded norms", "fetch the package again"
+        str(package.directory / STATISTICS), content, "the numbers of folded norms", "fetch the package again"
     )
     return corrupt_package(package.directory, [problem])

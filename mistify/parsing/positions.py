@@ -30,8 +30,8 @@ def lines_of(text: str, places: Iterable[str]) -> dict[str, int]:
     lines: dict[str, int] = {}
     for path, line in _positions(text) if len(text) <= MAX_CHARACTERS else ():
         lines.setdefault(path, line)
-    found = {place: _nearest(place, lines) for place in places}
-    return {place: line for place, line in found.items() if line is not None}
+    nearest = {place: _nearest(place, lines) for place in places}
+    return {place: line for place, line in nearest.items() if line is not None}
 
 
 def _nearest(place: str, lines: dict[str, int]) -> int | None:

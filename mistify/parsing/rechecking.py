@@ -66,8 +66,8 @@ def rechecked(model: type[M], value: Any, place: str = "") -> Rechecked[M]:
                 break
             if checking.fill(errors):
                 continue
-            found = problems_of(filter(checking.is_mistake, errors), model, place, value)
-            problems += (checking.as_written(problem, place) for problem in found)
+            mistakes = problems_of(filter(checking.is_mistake, errors), model, place, value)
+            problems += (checking.as_written(problem, place) for problem in mistakes)
             before = context
             if any(not details["loc"] for details in errors):  # each of its fields is valid
                 context = FIELDS_ALONE

@@ -34,10 +34,10 @@ def rescaled(
     """
     model = read_network(network)
     for places, scale, shift in zip(operators, scales, shifts, strict=True):
-        found = [linear_operator(model, model.subgraphs[graph], number) for graph, number in places]
-        linear = [one for one in found if one is not None]
-        if len(linear) < len(found):
-            raise ValueError(f"no linear operator at {places[found.index(None)]}")
+        operators_at = [linear_operator(model, model.subgraphs[graph], number) for graph, number in places]
+        linear = [one for one in operators_at if one is not None]
+        if len(linear) < len(operators_at):
+            raise ValueError(f"no linear operator at {places[operators_at.index(None)]}")
         transform(model, linear, scale, shift)
     drop_unused_buffers(model)
     return packed(model)

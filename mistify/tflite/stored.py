@@ -29,14 +29,14 @@ def stored_constants(network: bytes) -> dict[tuple[int, int], StoredConstant]:
     """
     model = schema.Model.GetRootAs(network, 0)
     start = _address(np.frombuffer(network, np.uint8))
-    found = {}
+    constants = {}
     for number, graph in enumerate(map(model.Subgraphs, range(model.SubgraphsLength()))):
         for place, tensor in enumerate(map(graph.Tensors, range(graph.TensorsLength()))):
             buffer = model.Buffers(tensor.Buffer())
             if buffer.DataLength():
                 content = buffer.DataAsNumpy()
-                found[number, place] = StoredConstant(_address(content) - start, content.tobytes())
-    return found
+                constants[number, place] = StoredConstant(_address(content) - start, content.tobytes())
+    return constants
 
 
 def _address(array: npt.NDArray[np.uint8]) -> int:

@@ -107,12 +107,14 @@ def _add_joint(whole: CombinedNetwork, blocks: Sequence[_Block], key: str) -> No
     for before, block in pairwise(blocks):
         _require_same(before, block, key)
         more, then = whole.parts_of(block.network, block.graph(key))
-        taken, given = (names_of(of) for of in (block.signatures[key].inputs, block.signatures[key].outputs))
-        known = dict(zip(taken.values(), outputs.values(), strict=True))
+        block_inputs, block_outputs = (
+            names_of(of) for of in (block.signatures[key].inputs, block.signatures[key].outputs)
+        )
+        known = dict(zip(block_inputs.values(), outputs.values(), strict=True))
         numbers = _numbers(len(tensors), len(more), known)
         tensors += [tensor for number, tensor in enumerate(more) if number not in known]
         operators += [_renumbered(operator, numbers) for operator in then]
-        outputs = {name: numbers[number] for name, number in given.items()}
+        outputs = {name: numbers[number] for name, number in block_outputs.items()}
     whole.add(key, tensors, operators, inputs, outputs)
 
 

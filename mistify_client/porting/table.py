@@ -98,9 +98,9 @@ def table(job: Job, width: int = 80) -> Table:
     threads = {goal.spec.threads for goal in job.goals}
     hidden = {_THREADS} if len(threads) < 2 else set()
     in_caption = hidden or width < _COLUMNS[_THREADS]
-    threads_said = _threads(job.goals) if in_caption else None
-    said = threads_said, _predicted(job.goals), escape(preparations(job.sources)), _time_shares(job.spent)
-    caption = "\n".join(filter(None, said))
+    threads_line = _threads(job.goals) if in_caption else None
+    lines = threads_line, _predicted(job.goals), escape(preparations(job.sources)), _time_shares(job.spent)
+    caption = "\n".join(filter(None, lines))
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     if all(_precision(goal) == Quantization.NONE for goal in job.goals):
         hidden.add(_PRECISION)

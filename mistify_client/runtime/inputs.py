@@ -13,12 +13,12 @@ from mistify.parsing.validation import unknown_name
 Array = npt.NDArray[Any]
 
 #: Positional argument: an array, or arrays by input name.
-Given = npt.ArrayLike | Mapping[str, npt.ArrayLike]
+Argument = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 
 
 def bind(
     inputs: Sequence[TensorInfo],
-    positional: Sequence[Given],
+    positional: Sequence[Argument],
     named: Mapping[str, npt.ArrayLike],
     *,
     finite: bool = False,
@@ -54,7 +54,7 @@ def bind(
 
 
 def checked(
-    inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
+    inputs: Sequence[TensorInfo], positional: Sequence[Argument], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
     """Check the array of each input and return it or a view of it, for callers with too much data to copy.
 
@@ -66,11 +66,11 @@ def checked(
     Raises:
         MistifyError: INVALID_DATASET with every mismatch.
     """
-    given, problems = _by_name(inputs, positional, named)
+    arguments, problems = _by_name(inputs, positional, named)
     arrays: dict[str, Array] = {}
     for info in inputs:
-        if info.name in given:
-            arrays[info.name], misfits = _as_array(info, given[info.name])
+        if info.name in arguments:
+            arrays[info.name], misfits = _as_array(info, arguments[info.name])
             problems += misfits
     if not problems:
         problems += _unequal_batches(inputs, arrays)
@@ -102,17 +102,17 @@ def _input_error(*problems: Problem) -> MistifyError:
 
 
 def _only_mapping(
-    given: Mapping[str, npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+    arrays: Mapping[str, npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
 ) -> Mapping[str, npt.ArrayLike]:
     """Return a mapping of inputs, which must be the only argument."""
     if named:
         fix = "put all inputs into the dict"
         raise _input_error(Problem("inputs", f"a dict, and also {', '.join(named)}", "a dict alone", fix))
-    return given
+    return arrays
 
 
 def _fitting(
-    inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
+    inputs: Sequence[TensorInfo], positional: Sequence[Argument], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array] | None:
     """Return the arrays if all fit unchanged, as most do; a full check may take longer than an inference."""
     if len(positional) + len(named) != len(inputs):
@@ -138,8 +138,8 @@ def _stored(info: TensorInfo, array: Array) -> Array:
 
 
 def _by_name(
-    inputs: Sequence[TensorInfo], positional: Sequence[Given], named: Mapping[str, npt.ArrayLike]
-) -> tuple[dict[str, Given], list[Problem]]:
+    inputs: Sequence[TensorInfo], positional: Sequence[Argument], named: Mapping[str, npt.ArrayLike]
+) -> tuple[dict[str, Argument], list[Problem]]:
     """Return the argument for each input, and the problems of missing, unknown and duplicate ones."""
     infos = {info.name: info for info in inputs}
     order = f"{len(infos)} ({', '.join(infos)})"
@@ -150,17 +150,17 @@ def _by_name(
     ]
     if len(positional) > len(infos):
         problems.append(Problem("inputs", f"{len(positional)}", order, "leave out the others"))
-    given: dict[str, Given] = dict(zip(infos, positional, strict=False))
-    twice = [name for name in named if name in given]
+    arguments: dict[str, Argument] = dict(zip(infos, positional, strict=False))
+    twice = [name for name in named if name in arguments]
     problems += [Problem(name, "two arrays", "one", "give it by position or by name") for name in twice]
-    given |= {name: array for name, array in named.items() if name in infos}
-    missing = [info for name, info in infos.items() if name not in given]
+    arguments |= {name: array for name, array in named.items() if name in infos}
+    missing = [info for name, info in infos.items() if name not in arguments]
     fix = f"the network takes {order}"
     problems += [Problem(info.name, "nothing", f"an array of {_expected(info)}", fix) for info in missing]
-    return given, problems
+    return arguments, problems
 
 
-def _as_array(info: TensorInfo, value: Given) -> tuple[Array, list[Problem]]:
+def _as_array(info: TensorInfo, value: Argument) -> tuple[Array, list[Problem]]:
     """Return an input as an array, and its problems."""
     try:
         array = np.asarray(value)

@@ -13,7 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.opened import Package
 from mistify.wording import counted
-from mistify_client.runtime.inputs import Array, Given, bind
+from mistify_client.runtime.inputs import Argument, Array, bind
 from mistify_client.runtime.interpreter import Ran, Run, Shapes
 from mistify_client.runtime.options import Option, PackageOptions
 from mistify_client.runtime.preparing import InputPreparation
@@ -88,7 +88,7 @@ class LoadedPackage:
 
     def run(
         self,
-        arrays: Sequence[Given],
+        arrays: Sequence[Argument],
         named: Mapping[str, npt.ArrayLike],
         switchboard: Switchboard,
         *,

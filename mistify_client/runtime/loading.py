@@ -165,12 +165,12 @@ class _Settings(NamedTuple):
     trust: Trust | None
 
 
-def _open(package: Path, given: _Settings) -> PortedModel:
+def _open(package: Path, requested: _Settings) -> PortedModel:
     package = package.absolute()  # the app may change its working directory
     shipped = Package.open(package)  # creates no state directory next to something that is not a package
-    check_named(shipped, given.trust)
-    task = None if given.task is None else ServedTask.of(shipped, given.task)
-    settings = LoadSettings(given.threads, task, given.lending, given.trust)
+    check_named(shipped, requested.trust)
+    task = None if requested.task is None else ServedTask.of(shipped, requested.task)
+    settings = LoadSettings(requested.threads, task, requested.lending, requested.trust)
     state = state_directory(package)
     switchboard = _switchboard(state)
     if (other := in_place_of_current(state)) is not None:
@@ -179,7 +179,7 @@ def _open(package: Path, given: _Settings) -> PortedModel:
         )
     opened, generation = load_current_or_shipped(package, state, switchboard, settings, shipped)
     loaded = recorded(opened, state, generation)
-    return PortedModel(package, switchboard, loaded, settings, check=given.check)
+    return PortedModel(package, switchboard, loaded, settings, check=requested.check)
 
 
 def _lending(path: str | os.PathLike[str] | None) -> "LendingConfig | None":

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mistify.package.manifest import Branch, Manifest, TensorInfo
 from mistify_client.lending.status import Helped, LendingStatus
-from mistify_client.runtime.inputs import Array, Given
+from mistify_client.runtime.inputs import Argument, Array
 from mistify_client.runtime.loaded import LoadedPackage, Runnable, recorded
 from mistify_client.runtime.options import Option
 from mistify_client.runtime.paged import RETRY_SECONDS
@@ -210,7 +210,7 @@ class PortedModel:
         """Return statistics on this model's inferences of the last seconds, excluding waiting times."""
         return self._loaded.statistics(seconds)
 
-    def __call__(self, /, *arrays: Given, **named: npt.ArrayLike) -> Array | dict[str, Array]:
+    def __call__(self, /, *arrays: Argument, **named: npt.ArrayLike) -> Array | dict[str, Array]:
         """Run the network.
 
         Args:

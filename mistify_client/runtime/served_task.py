@@ -45,14 +45,14 @@ class ServedTask:
         store = FactoryStore.of(shipped) if FACTORY in shipped.manifest.files else None
         written = _with_classes(task, _classes_of(shipped.manifest) if store is None else store.classes)
         try:
-            given = TaskConfig.model_validate(written)
+            config = TaskConfig.model_validate(written)
         except ValidationError as error:
             raise invalid_config(
                 problems_of(error, TaskConfig, value=written, place="task"), THE_TASK
             ) from error
-        if store is not None and (store.classes or given.properties):
-            given = store.asked(given.properties or given.classes).config
-        return cls(shipped.directory, given, None if store is None or store.classes else store.space)
+        if store is not None and (store.classes or config.properties):
+            config = store.asked(config.properties or config.classes).config
+        return cls(shipped.directory, config, None if store is None or store.classes else store.space)
 
     def require_in(self, manifest: Manifest) -> None:
         """Check that a version serves the task.

@@ -57,13 +57,13 @@ def candidates(
     """
     outputs = _assembled(assembler, task.encoded, limits, sum(group.units for group in store.groups))
     rows = (OpenUnits(np.array(task.classes)),) if task.classes else ()
-    found: dict[bytes, SliceCandidate] = {}
+    distinct: dict[bytes, SliceCandidate] = {}
     for row, limit in enumerate(limits):
         units = tuple(_open(store, limit, {name: values[row] for name, values in outputs.items()}))
         chosen = np.concatenate([np.append(group.kept, -1) for group in units])
         candidate = SliceCandidate(limit, store.quality.expected(limit), units, rows)
-        found.setdefault(chosen.tobytes(), candidate)
-    return list(found.values())
+        distinct.setdefault(chosen.tobytes(), candidate)
+    return list(distinct.values())
 
 
 def _assembled(

@@ -206,15 +206,15 @@ def _best(
     Raises:
         MistifyError: INVALID_CONFIG, no slice keeps them.
     """
-    found = maker.candidates(task, request.limit, examples)
+    slices = maker.candidates(task, request.limit, examples)
     table = None if request.latency is None else maker.latencies()
-    widths = [one.widths for one in found]
-    predicted_ms = table.predicted_ms(widths).tolist() if table else [1.0] * len(found)
+    widths = [one.widths for one in slices]
+    predicted_ms = table.predicted_ms(widths).tolist() if table else [1.0] * len(slices)
     limits = SliceLimits(
         request.latency.resolve(table.whole_ms) if request.latency and table else None,
         request.memory.resolve(maker.whole_memory_bytes) if request.memory else None,
     )
-    made = maker.best(limits, dict(zip(found, predicted_ms, strict=True)))
+    made = maker.best(limits, dict(zip(slices, predicted_ms, strict=True)))
     if not made.fits(limits):
         raise _out_of_reach(task, request, limits, made)
     return made, limits

@@ -80,9 +80,9 @@ class SliceMaker:
             examples: Examples of the device; None to use the expected scores.
         """
         tried = [tried for tried in self._store.quality.tried_limits() if tried <= limit]
-        found = candidates(self._store, self._store.read_assembler(self._version.directory), task, tried)
+        slices = candidates(self._store, self._store.read_assembler(self._version.directory), task, tried)
         return_memory()  # of the assembler
-        return found if examples is None else self._scored(found, examples)
+        return slices if examples is None else self._scored(slices, examples)
 
     def best(self, limits: SliceLimits, predicted_ms: Mapping[SliceCandidate, float]) -> MadeSlice:
         """Return the best slice within limits, which is left in its file.
@@ -106,11 +106,11 @@ class SliceMaker:
         return_memory()
         return MadeSlice(one.candidate, one.network, one.memory_bytes, latency)
 
-    def _scored(self, found: Sequence[SliceCandidate], examples: Examples) -> list[SliceCandidate]:
+    def _scored(self, slices: Sequence[SliceCandidate], examples: Examples) -> list[SliceCandidate]:
         """Return candidates with their scores on the device's examples."""
         manifest = self._version.manifest
         scorer, scored = SliceScorer(self._store, manifest.outputs[0], examples), []
-        for candidate in found:
+        for candidate in slices:
             network = read_resizable(self._cut(candidate).network)
             scored.append(replace(candidate, quality=scorer(network, *tensors_of(network, manifest))))
         return scored

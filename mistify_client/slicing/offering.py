@@ -74,7 +74,7 @@ class _Ladder:
 
     def _made(self) -> SliceLadder:
         limits = self._store.quality.listed_limits()
-        found = candidates(self._store, self._assembler, self._task, limits)
+        slices = candidates(self._store, self._assembler, self._task, limits)
         table = slice_latencies(
             self._store,
             self._supernet,
@@ -85,8 +85,8 @@ class _Ladder:
         )
         own, whole = self._version.directory / NETWORK, self._source.directory / SUPERNET
         own_ms = table.whole_ms * relative_latency(own, whole, self._threads, self._seconds)
-        predicted_ms = table.predicted_ms([candidate.widths for candidate in found]).tolist()
-        rungs = [self._rung(candidate, ms) for candidate, ms in zip(found, predicted_ms, strict=True)]
+        predicted_ms = table.predicted_ms([candidate.widths for candidate in slices]).tolist()
+        rungs = [self._rung(candidate, ms) for candidate, ms in zip(slices, predicted_ms, strict=True)]
         score, own_bytes = self._manifest.validation_accuracy, memory_bytes(own.read_bytes())
         if self._manifest.accuracy_examples:
             rungs = compared(rungs, own_bytes, score)

@@ -33,8 +33,8 @@ class SliceScorer:
         self._right = _whole(examples.targets[output.name]).ravel()
         self._answers = np.unique(self._right[self._right >= 0])
         if self._answers.size < 2:
-            given = f"the answer {self._answers[0]} alone" if self._answers.size else "none that is known"
-            raise invalid_data(Problem("the labels", given, "at least two different answers", "add some"))
+            answers = f"the answer {self._answers[0]} alone" if self._answers.size else "none that is known"
+            raise invalid_data(Problem("the labels", answers, "at least two different answers", "add some"))
 
     def __call__(
         self, network: bytes, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...]

@@ -125,8 +125,8 @@ def check_takes_noise(examples: Examples, trainer: PackageTrainer) -> None:
     has_classes = [*trainer.training.kinds.values()] in ([OutputEncoding.SOFTMAX], [OutputEncoding.LOGITS])
     if takes_floats and has_classes and all(targets.ndim == 1 for targets in examples.targets.values()):
         return
-    given = ", ".join(f"{info.name} ({info.dtype})" for info in inputs)
-    value = f"{given} and {', '.join(examples.targets)}"
+    listed_inputs = ", ".join(f"{info.name} ({info.dtype})" for info in inputs)
+    value = f"{listed_inputs} and {', '.join(examples.targets)}"
     expected = "one float32 input, to which noise can be added, and one class for each example"
     raise invalid_config([Problem("privacy", value, expected, "tune without privacy, or alone")], "privacy")
 

@@ -138,8 +138,8 @@ def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageR
     """
     over = excess(costs, goal.spec.budget)
     if over:
-        found_before = adapted.reason and exceeded(adapted.costs, goal.spec.budget)
-        return adapted.reason if found_before else f"{over}, measured on the package"
+        exceeded_before = adapted.reason and exceeded(adapted.costs, goal.spec.budget)
+        return adapted.reason if exceeded_before else f"{over}, measured on the package"
     missed_targets = missed(goal.spec.targets, package.test_scores)
     if not missed_targets:
         return ""

@@ -34,7 +34,6 @@ class TaskRuns:
         """Run a task and return its result; retry while the engine or the store is unavailable.
 
         Args:
-            task: The task.
             goal_ids: Ids of the goals that it serves; empty for the source and preparations.
             part: See `JobLog.progress_of`.
         """

@@ -60,6 +60,6 @@ def _digest_of(goal: Goal) -> str:
     return digests[0] if digests else f"no package, because the goal is {goal.state.value}"
 
 
-def _refused(field: str, given: str, expected: str) -> MistifyError:
-    problem = Problem(f"package.{field}", f'"{given}"', expected, "tune a package of the group's job")
+def _refused(field: str, value: str, expected: str) -> MistifyError:
+    problem = Problem(f"package.{field}", f'"{value}"', expected, "tune a package of the group's job")
     return MistifyError(ErrorCode.INVALID_PUBLICATION, "the package cannot be used", [problem])

@@ -72,8 +72,8 @@ def _write(chunk: bytes, file: IO[bytes], directory: Path) -> None:
             rest = rest[file.write(rest) :]  # a disk that fills up may write only a part
 
 
-def _wrong(given: str, expected: str) -> MistifyError:
-    problem = Problem("weights", given, f"{expected}, as announced", "send them again")
+def _wrong(value: str, expected: str) -> MistifyError:
+    problem = Problem("weights", value, f"{expected}, as announced", "send them again")
     return MistifyError(ErrorCode.INVALID_PUBLICATION, "the weights did not arrive as announced", [problem])
 
 

@@ -70,7 +70,7 @@ class Preparer:
             teacher, task.least, recipe.profiles, setup, recipe.seed, structure, task=task.task
         )
         executor = executor_class(recipe.algorithm)(params)
-        result = self._found_or_made(key_of(task, teacher, setup), task, executor, source)
+        result = self._stored_or_made(key_of(task, teacher, setup), task, executor, source)
         if result.prepared is None or not algorithm(recipe.algorithm).serves_tasks:
             return result
         content = self._artifacts.intact(result.prepared).read_bytes()
@@ -80,7 +80,7 @@ class Preparer:
     def _kept(self, served: ServedTasks) -> str:
         return self._artifacts.put(served.model_dump_json(by_alias=True).encode(), ".json")
 
-    def _found_or_made(
+    def _stored_or_made(
         self, key: str, task: PrepareTask, executor: AdaptationExecutor, source: Assignment
     ) -> PrepareResult:
         with self._preparations.held(key):

@@ -102,10 +102,10 @@ def http_collector() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            found = self.path == "/v1/traces"
-            if found:
+            is_traces = self.path == "/v1/traces"
+            if is_traces:
                 collector.receive(ExportTraceServiceRequest.FromString(body))
-            self.send_response(200 if found else 404)
+            self.send_response(200 if is_traces else 404)
             self.send_header("content-type", "application/x-protobuf")
             self.send_header("content-length", "0")
             self.end_headers()

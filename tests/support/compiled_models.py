@@ -38,13 +38,13 @@ def _assert_same(network: bytes, compiled: CompiledModel, signature: str, batch:
     for name, values in inputs.items():
         if batch > 1 and values.ndim:
             compiled.resize_input_tensor_by_name(signature, name, values.shape)
-    taken = {name: compiled.create_input_buffer_by_name(signature, name) for name in inputs}
-    given = {name: compiled.create_output_buffer_by_name(signature, name) for name in expected}
-    for name, buffer in taken.items():
+    inputs_on_device = {name: compiled.create_input_buffer_by_name(signature, name) for name in inputs}
+    outputs_on_device = {name: compiled.create_output_buffer_by_name(signature, name) for name in expected}
+    for name, buffer in inputs_on_device.items():
         buffer.write(inputs[name].reshape(-1))
-    compiled.run_by_name(signature, taken, given)
+    compiled.run_by_name(signature, inputs_on_device, outputs_on_device)
     for name, output in expected.items():
-        actual = given[name].read(output.size, output.dtype).reshape(output.shape)
+        actual = outputs_on_device[name].read(output.size, output.dtype).reshape(output.shape)
         np.testing.assert_allclose(actual, output, atol=1e-6, err_msg=f"{signature}, batch {batch}: {name}")
 
 

@@ -183,8 +183,8 @@ def _check(made: Graph, blocks: Sequence[Structure]) -> None:
         actual = [(made.shapes[tensor][1:], made.dtypes[tensor]) for tensor in tensors]
         wanted = (graph.shapes[expected][1:], graph.dtypes[expected])
         if actual != [wanted]:
-            found = " and ".join(_shown(*tensor) for tensor in actual) or "nothing"
-            raise UnfitVariantError(f"{what} {found}; expected {_shown(*wanted)}, as the original does")
+            shapes = " and ".join(_shown(*tensor) for tensor in actual) or "nothing"
+            raise UnfitVariantError(f"{what} {shapes}; expected {_shown(*wanted)}, as the original does")
     for name, weights in made.weights.items():
         if not all(np.isfinite(weight).all() for weight in weights):
             raise UnfitVariantError(f"has weights in {name} that are not finite; expected numbers")

@@ -25,7 +25,7 @@ def branches(graph: Graph) -> list[Branch]:
     """Return the longer branch of each sum of two tensors, if nothing else reads what it computes."""
     places = dict.fromkeys(graph.inputs, -1)
     places |= {node.output: place for place, node in enumerate(graph.nodes)}
-    found = []
+    separate = []
     for total in graph.nodes:
         if isinstance(total.layer, keras.layers.Add) and len(total.inputs) == 2:
             behind = [_ancestors(graph.nodes, tensor) for tensor in total.inputs]
@@ -34,8 +34,8 @@ def branches(graph: Graph) -> list[Branch]:
             own = max((sorted(places[one] for one in each - common) for each in behind), key=len)
             branch = Branch(start, tuple(graph.nodes[place] for place in own))
             if own and _is_separate(branch, total, graph):
-                found.append(branch)
-    return found
+                separate.append(branch)
+    return separate
 
 
 def _ancestors(nodes: Sequence[Node], tensor: int) -> set[int]:

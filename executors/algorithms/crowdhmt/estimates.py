@@ -35,10 +35,10 @@ def estimates(blocks: Sequence[Block]) -> list[NetworkEstimate]:
             for block, cost, used in zip(blocks, costs, energies, strict=True)
         ]
     )
-    found = []
+    networks = []
     for subnet in front(space, objectives, np.random.default_rng(0)):
         loss, latency_ms, energy_mj, _ = objectives[list(subnet)].sum(0).tolist()
-        found.append(
+        networks.append(
             NetworkEstimate(
                 files=tuple(blocks[number].file for number in subnet),
                 loss=loss,
@@ -47,4 +47,4 @@ def estimates(blocks: Sequence[Block]) -> list[NetworkEstimate]:
                 energy_origin=energies[0].origin,
             )
         )
-    return found
+    return networks

@@ -55,12 +55,12 @@ def ranks(points: Array) -> Array:
     """
     no_worse: Array = np.all(points[:, None] <= points[None], axis=-1)
     dominates: Array = no_worse & np.any(points[:, None] < points[None], axis=-1)
-    found = np.full(len(points), -1)
+    rank_of = np.full(len(points), -1)
     rank = 0
-    while (left := found < 0).any():
-        found[left & ~dominates[left].any(0)] = rank
+    while (left := rank_of < 0).any():
+        rank_of[left & ~dominates[left].any(0)] = rank
         rank += 1
-    return found
+    return rank_of
 
 
 def crowding_distances(points: Array) -> Array:

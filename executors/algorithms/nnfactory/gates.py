@@ -69,8 +69,8 @@ def gated_groups(structure: Structure) -> tuple[GatedGroup, ...]:
     other units would change if one were closed. Layers that have to stay as they are make none of them.
     """
     outer = averaged_groups(structure) | _merged(structure)
-    found = (_gated_group(structure, group) for name, group in structure.groups.items() if name not in outer)
-    return tuple(group for group in found if group is not None)
+    gated = (_gated_group(structure, group) for name, group in structure.groups.items() if name not in outer)
+    return tuple(group for group in gated if group is not None)
 
 
 def enough_units(groups: Sequence[GatedGroup]) -> bool:

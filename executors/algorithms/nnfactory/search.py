@@ -33,12 +33,12 @@ def slices_of(supernet: Supernet, task: TaskConfig) -> tuple[Slice, ...]:
     """
     encoded, limits = supernet.encoded(task), supernet.quality.tried_limits()
     classes = np.flatnonzero(encoded) if task.classes else None
-    found: dict[bytes, Slice] = {}
+    slices: dict[bytes, Slice] = {}
     for limit, assembly in zip(limits, supernet.assemblies(encoded, limits), strict=True):
         opened = np.concatenate(list(assembly.open.values())).tobytes()
-        if opened not in found:
-            found[opened] = _slice(supernet, assembly, supernet.quality.expected(limit), classes)
-    return tuple(found.values())
+        if opened not in slices:
+            slices[opened] = _slice(supernet, assembly, supernet.quality.expected(limit), classes)
+    return tuple(slices.values())
 
 
 def best_slice(choices: Sequence[Slice], budget: Budget, profiles: tuple[Profile, ...]) -> Slice:

@@ -121,11 +121,11 @@ def _called_by_objects(meta: Any) -> list[Any]:
 def _reached(functions: Iterable[Any], named: set[str]) -> list[Any]:
     """Return the functions with these names, and all functions that they call."""
     library = {function.signature.name: function for function in functions}
-    found: set[str] = set()
-    while left := (named & library.keys()) - found:
-        found |= left
+    reached: set[str] = set()
+    while left := (named & library.keys()) - reached:
+        reached |= left
         named = {name for caller in left for node in library[caller].node_def for name in _called(node)}
-    return [library[name] for name in found]
+    return [library[name] for name in reached]
 
 
 def _called(node: Any) -> set[str]:

@@ -90,7 +90,7 @@ def equal_parts(builder: Builder, call: Call) -> list[Value]:
 
 
 @operator("SPLIT_V")
-def given_parts(builder: Builder, call: Call) -> list[Value]:
+def parts_of_given_sizes(builder: Builder, call: Call) -> list[Value]:
     """Write a division into parts of given sizes."""
     return _parts(builder, call, 0, int(call.constant(2).item()))
 

@@ -156,13 +156,13 @@ class ContextualParams(Settings):
             fix = "remove one of them: either figures, or comparisons of all pairs"
             yield ("comparisons",), InvalidValue("importance and comparisons", "one of the two", fix)
         seen: set[frozenset[str]] = set()
-        for number, given in enumerate(self.comparisons):
-            pair = frozenset((given.criterion.value, given.other.value))
-            if given.criterion is given.other:
-                yield ("comparisons", number), InvalidValue(given, "two criteria", "name another one")
+        for number, comparison in enumerate(self.comparisons):
+            pair = frozenset((comparison.criterion.value, comparison.other.value))
+            if comparison.criterion is comparison.other:
+                yield ("comparisons", number), InvalidValue(comparison, "two criteria", "name another one")
             elif pair in seen:
                 fix = "remove it, or the comparison before"
-                yield ("comparisons", number), InvalidValue(given, "one comparison for each pair", fix)
+                yield ("comparisons", number), InvalidValue(comparison, "one comparison for each pair", fix)
             seen.add(pair)
         pairs = combinations(map(Criterion, self._compared), 2)
         if missing := [str(Comparison(*pair, 1)) for pair in pairs if frozenset(pair) not in seen]:

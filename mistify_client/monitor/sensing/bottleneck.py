@@ -58,7 +58,7 @@ class FixedTime:
 
     def __init__(self) -> None:
         self.fixed_ms: float | None = None
-        self._found_at_ms = 0.0
+        self._detected_at_ms = 0.0
         self._last: Timing | None = None
         self._steady: Timing | None = None
         self._other: Timing | None = None
@@ -69,7 +69,7 @@ class FixedTime:
         if last is None or last.expected_ms != timing.expected_ms:
             self._other, self._steady = self._steady, None
             return
-        if self.fixed_ms is not None and timing.latency_ms < _BETTER * self._found_at_ms:
+        if self.fixed_ms is not None and timing.latency_ms < _BETTER * self._detected_at_ms:
             self.fixed_ms = None
         self._steady = timing if _agree(last, timing) else None
         if self._steady is not None and self._other is not None:
@@ -82,7 +82,7 @@ class FixedTime:
             return
         slope = (large.latency_ms - small.latency_ms) / (large.expected_ms - small.expected_ms)
         self.fixed_ms = max(0.0, small.latency_ms - max(0.0, slope) * small.expected_ms)
-        self._found_at_ms = after.latency_ms
+        self._detected_at_ms = after.latency_ms
 
 
 class Cause(StrEnum):

@@ -36,9 +36,9 @@ def check_algorithm(algorithm: AlgorithmConfig, place: str, problems: ProblemCol
             settings = {key: value for key, value in settings.items() if key in Params.model_fields}
     params_class = _params_classes().get(name)
     if params_class is not None:
-        found = ProblemCollector()
-        found.load("algorithm.config", lambda: parse_params(params_class, settings, _params_classes))
-        problems.add(replace(problem, place=f"{place}.{problem.place}") for problem in found.problems)
+        own_problems = ProblemCollector()
+        own_problems.load("algorithm.config", lambda: parse_params(params_class, settings, _params_classes))
+        problems.add(replace(problem, place=f"{place}.{problem.place}") for problem in own_problems.problems)
 
 
 def _params_classes() -> dict[str, type[Params]]:

@@ -22,20 +22,20 @@ def find_devices(
             its device was not measured.
         known: Names of profiles to skip.
     """
-    found: dict[str, MeasuredProfile] = {}
+    chosen: dict[str, MeasuredProfile] = {}
     for index, config in zip(batch.indices, batch.configs, strict=True):
         name = config.device
         if name is None or config.hardware_name in known:
             continue
         profiles = devices.profiles(name)
         own = {profile.name: profile for profile in profiles if profile.threads == config.threads}
-        found |= own
+        chosen |= own
         if not profiles:
             wrong = unknown_hardware(name, (device.name for device in devices.all()))
             problems.append(wrong.problem(f"[{index}].hardware"))
         elif not own:
             problems.append(_unmeasured(config, profiles).problem(f"[{index}].threads"))
-    return tuple(found.values())
+    return tuple(chosen.values())
 
 
 def _unmeasured(config: PortingConfig, profiles: Iterable[MeasuredProfile]) -> InvalidValue:

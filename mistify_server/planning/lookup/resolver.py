@@ -104,14 +104,14 @@ class BatchResolver:
 
     def _find_data(self, batch: CollectiveBatch, place: str, problems: ProblemCollector) -> DataSource | None:
         dataset, count = batch.dataset, len(problems.problems)
-        found = self.with_paths(dataset, place, problems)
+        resolved = self.with_paths(dataset, place, problems)
         if len(problems.problems) > count:
             return None
-        settings = {name: getattr(found, name) for name in DataSettings.model_fields}
+        settings = {name: getattr(resolved, name) for name in DataSettings.model_fields}
         return DataSource(
-            train=found.train,
-            test=found.test,
-            unlabelled=found.unlabelled,
+            train=resolved.train,
+            test=resolved.test,
+            unlabelled=resolved.unlabelled,
             settings=dataset.settings.model_copy(update=settings),
             labelled=dataset.test is not None and not generated_count(dataset.test),
         )
@@ -134,8 +134,8 @@ class BatchResolver:
                 return text
             return problems.check(json_path(keys, place), partial(self._find, keys, field, text)) or text
 
-        found: DatasetConfig = with_files(type(dataset), dataset, find)
-        return found.model_copy(update={"code": code})
+        resolved: DatasetConfig = with_files(type(dataset), dataset, find)
+        return resolved.model_copy(update={"code": code})
 
     def _find(self, keys: Keys, field: FileField, text: str) -> str:
         if field.form is FileForm.DATA:

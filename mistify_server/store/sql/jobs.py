@@ -65,7 +65,7 @@ from mistify_server.store.sql.rows import (
     last_sequence,
 )
 from mistify_server.store.sql.schema import EventRow, GoalRow, JobRow
-from mistify_server.store.sql.searching import found_by
+from mistify_server.store.sql.searching import search_conditions
 from mistify_server.store.sql.versions import of_this_version, state_of
 
 
@@ -219,7 +219,7 @@ class SqlJobStore(JobStore):
         with self._database.read() as session:
             newest_first = (
                 select(JobRow)
-                .where(of_tenant(self._tenant), *found_by(search))
+                .where(of_tenant(self._tenant), *search_conditions(search))
                 .order_by(JobRow.number.desc())
             )
             if before is not None:

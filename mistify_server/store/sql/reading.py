@@ -202,7 +202,7 @@ def _sources(session: Session, job_id: str) -> tuple[Source, ...]:
 def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[Goal, ...]:
     """Return goals of a job with their files, in order."""
     goals = select(*_GOAL_COLUMNS).where(GoalRow.job_id == job_id, *which)
-    found = session.execute(goals.order_by(GoalRow.position)).all()
+    rows = session.execute(goals.order_by(GoalRow.position)).all()
     query = select(FileRow).where(FileRow.job_id == job_id).order_by(FileRow.name)
     if which:
         query = query.where(FileRow.goal_id.in_(select(GoalRow.id).where(GoalRow.job_id == job_id, *which)))
@@ -210,7 +210,7 @@ def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[
     for file in session.scalars(query):
         files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
     with of_this_version(job_id):
-        return tuple(_goal(row, files) for row in found)
+        return tuple(_goal(row, files) for row in rows)
 
 
 def stored_packages(session: Session) -> Iterator[StoredPackage]:

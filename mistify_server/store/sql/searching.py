@@ -10,7 +10,7 @@ from mistify_server.store.sql.columns import Casefolded, JsonElements, Position
 from mistify_server.store.sql.schema import JobRow
 
 
-def found_by(search: JobSearch) -> Iterator[ColumnElement[bool]]:
+def search_conditions(search: JobSearch) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions of a search."""
     yield JobRow.removed_unix_ms.is_not(None) if search.removed else JobRow.removed_unix_ms.is_(None)
     tag = JsonElements(JobRow.tags).table_valued("value").c.value

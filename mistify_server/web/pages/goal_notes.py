@@ -53,12 +53,12 @@ def numbered_notes(goals: Sequence[Goal]) -> list[Note]:
     alike: dict[tuple[bool, str], _Alike] = {}
     for goal in goals:
         for problem, text in _notes_of(goal):
-            found = alike.setdefault((problem, _without_hardware(text, goal)), _Alike())
-            found.texts[text] = None
-            found.goals.append(goal.id)
+            group = alike.setdefault((problem, _without_hardware(text, goal)), _Alike())
+            group.texts[text] = None
+            group.goals.append(goal.id)
     notes = [
-        Note(general if len(found.texts) > 1 else next(iter(found.texts)), problem, found.goals)
-        for (problem, general), found in alike.items()
+        Note(general if len(group.texts) > 1 else next(iter(group.texts)), problem, group.goals)
+        for (problem, general), group in alike.items()
     ]
     return sorted(notes, key=lambda note: not note.problem)
 

@@ -228,8 +228,10 @@ def _filled(cells: Sequence[Cell], width: int) -> list[Cell]:
 
 def _outputs(job: Job) -> list[tuple[str, Metric]]:
     """Return the outputs of a job's packages with their metrics; none if there is only one."""
-    found = dict.fromkeys((score.output, score.metric) for goal in job.goals for score in goal.output_scores)
-    return [*found] if len(found) > 1 else []
+    outputs = dict.fromkeys(
+        (score.output, score.metric) for goal in job.goals for score in goal.output_scores
+    )
+    return [*outputs] if len(outputs) > 1 else []
 
 
 def _score_cell(metric: Metric, score: float | None) -> Cell:

@@ -90,11 +90,11 @@ def _outside(matrices: Sequence[Array]) -> Array:
 
 def _sizes(node: Node, value: Value, options: tuple[Argument, ...]) -> tuple[tuple[int, int], list[float]]:
     """Return the new height and width, and the scales by which positions are computed."""
-    given = [optional(for_probe(option, 0), "size") for option in options]
+    inputs = [optional(for_probe(option, 0), "size") for option in options]
     if node.operator == "Upsample" or node.version < 11:
-        scales, sizes = (given[0] if given else np.asarray(node.get("scales"))), None
+        scales, sizes = (inputs[0] if inputs else np.asarray(node.get("scales"))), None
     else:
-        scales, sizes = (given[index] if index < len(given) else None for index in (1, 2))
+        scales, sizes = (inputs[index] if index < len(inputs) else None for index in (1, 2))
     axes = [axis % value.rank for axis in node.get("axes", range(value.rank))]
     if sizes is not None:
         factors = _factors(node, value, dict(zip(axes, map(int, sizes), strict=True)))

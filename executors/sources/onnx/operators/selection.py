@@ -63,8 +63,8 @@ def expand(builder: Builder, node: Node, data: Argument, shape: Argument) -> Val
     value = builder.ordered(tensor(data))
     if isinstance(shape, Value | Merged) or shape is None:
         raise UnsupportedNodeError("has a computed shape; expected a constant")
-    given = sizes_of(shape)
-    sizes: list[Size] = [*[1] * (value.rank - len(given)), *given]
+    requested = sizes_of(shape)
+    sizes: list[Size] = [*[1] * (value.rank - len(requested)), *requested]
     if len(sizes) > value.rank or sizes[value.batch] not in (1, None):
         raise UnsupportedNodeError("adds axes, or repeats the examples of a batch")
     result = value.tensor

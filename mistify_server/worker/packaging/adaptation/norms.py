@@ -64,15 +64,15 @@ def located_norms(models: Iterable[keras.Model], network: bytes) -> list[Located
         network: Their `.tflite`, in any precision with float activations.
     """
     stored = dict(_stored(network))
-    found: dict[OperatorPlaces, LocatedNorm] = {}
+    located: dict[OperatorPlaces, LocatedNorm] = {}
     for model in models:
         folded = fold_batch_norm(model)
         for layer, norm in folded_norms(model).items():
             expected = _channels_first(folded.get_layer(layer))
             places = tuple(place for place, values in stored.items() if _alike(values, expected))
             if places and len({graph for graph, _ in places}) == len(places):
-                found.setdefault(places, LocatedNorm(layer, _arrays(norm), places))
-    return list(found.values())
+                located.setdefault(places, LocatedNorm(layer, _arrays(norm), places))
+    return list(located.values())
 
 
 def _stored(network: bytes) -> Iterator[tuple[tuple[int, int], tuple[Floats, Floats]]]:

@@ -76,8 +76,8 @@ def _ranges(whole: Any, slices: Iterable[bytes]) -> dict[TensorPlace, _Range]:
             continue
         for (graph, number), _ in _activations(whole):
             tensor = narrower.subgraphs[graph].tensors[pairs[graph][number]]
-            found = _Range.of(tensor.quantization)
-            ranges[graph, number] = ranges.get((graph, number), found).union(found)
+            own_range = _Range.of(tensor.quantization)
+            ranges[graph, number] = ranges.get((graph, number), own_range).union(own_range)
     return ranges
 
 

@@ -267,7 +267,7 @@ def _cut_axis(axis: int, group: int, per_unit: int, units: ChannelGroup) -> CutA
     Raises:
         ValueError: Entries of a unit are neither adjacent nor at regular distances.
     """
-    found = {
+    divisions = {
         (repeats, span)
         for slot in units.slots
         if slot.positions.shape[1] == per_unit
@@ -275,9 +275,9 @@ def _cut_axis(axis: int, group: int, per_unit: int, units: ChannelGroup) -> CutA
         for repeats in [per_unit // span]
         if np.array_equal(np.sort(slot.positions, axis=1), _positions(repeats, units.size, span))
     }
-    if len(found) != 1:
+    if len(divisions) != 1:
         raise ValueError(f"units of {units.name} are not evenly spread over the weights of a layer")
-    ((repeats, span),) = found
+    ((repeats, span),) = divisions
     return CutAxis(axis=axis, group=group, repeats=repeats, span=span)
 
 

@@ -144,8 +144,8 @@ def _located(network: bytes, marks: Mapping[str, Array]) -> tuple[Places, Sequen
             unmatched.append((offset, stored))
     for name in names:
         places.setdefault(name, []).extend(_scaled(marks[name], unmatched))
-    found = {place.offset for at in places.values() for place in at}
-    others = [(offset, stored) for offset, stored in unmatched if offset not in found]
+    matched = {place.offset for at in places.values() for place in at}
+    others = [(offset, stored) for offset, stored in unmatched if offset not in matched]
     return {name: tuple(places[name]) for name in names if places[name]}, others
 
 

@@ -48,14 +48,14 @@ def lacking_operators(message: str, model: keras.Model | None) -> MistifyError:
         model: The model, for layer names; None for a graph without layers.
     """
     layers = {} if model is None else _kinds(model)
-    found = [
+    operations = [
         _unsupported_operation(operation, place, layers) for operation, place in _OPERATION.findall(message)
     ]
-    if not found:
+    if not operations:
         listed = _LISTED.search(message)
         first_line = message.strip().splitlines()[0][:200]
-        found = [_UnsupportedOperation(f"the operations {listed[1]}" if listed else first_line)]
-    problems = [Problem("model", value, _EXPECTED, fix) for value, fix in dict.fromkeys(found)]
+        operations = [_UnsupportedOperation(f"the operations {listed[1]}" if listed else first_line)]
+    problems = [Problem("model", value, _EXPECTED, fix) for value, fix in dict.fromkeys(operations)]
     return MistifyError(ErrorCode.INVALID_MODEL, "LiteRT cannot run the model", problems)
 
 

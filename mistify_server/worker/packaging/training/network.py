@@ -223,8 +223,8 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         total: list[Any] = [None] * len(chosen)
         for rows in parts:
             own = call(values, _rows(inputs, rows + _zero_after([loss, *total])))
-            given = _rows(slopes, rows)
-            gradients = tf.gradients([own[name] for name in given], chosen, list(given.values()))
+            own_slopes = _rows(slopes, rows)
+            gradients = tf.gradients([own[name] for name in own_slopes], chosen, list(own_slopes.values()))
             total = list(map(_sum_of_known, total, gradients))
         return loss, total
 
