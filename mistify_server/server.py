@@ -33,6 +33,7 @@ from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
 from mistify_server.jobs.shared_jobs import LEASE_SECONDS, SharedJobs
 from mistify_server.joining import OnMainServer, check_joinable, remove_left_logs, worker_prefix
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN
+from mistify_server.memory import keep_trimmed
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
@@ -227,7 +228,7 @@ async def serving_with(
         if sharing is not None:
             await sharing.renew()  # first: otherwise, others would take the jobs that calls submit
         await server.start()
-        work = [services.jobs.keep_starting()]
+        work = [services.jobs.keep_starting(), keep_trimmed()]
         if sharing is not None:
             work += [sharing.keep_renewing(), sharing.keep_looking()]
         if not settings.join:
