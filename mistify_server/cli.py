@@ -16,6 +16,7 @@ from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
 from mistify.tables import plain_table
 from mistify.times import moment
+from mistify.version import VersionOption
 from mistify.wording import counted
 from mistify_server.config import load_config, with_flags
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
@@ -45,6 +46,11 @@ app.add_typer(signing_keys, name="signing-keys")
 
 #: More jobs than any store has.
 _ALL = 10**9
+
+
+@app.callback()
+def mistify_server(version: VersionOption = False) -> None:
+    """Options before a command."""
 
 
 @app.command()

@@ -12,6 +12,7 @@ from mistify.config.reading import OF_ANY_JOB, parse_batch
 from mistify.config.timing import with_time
 from mistify.jobs.job import JobPriority
 from mistify.tokens import read_token
+from mistify.version import VersionOption
 from mistify_client.cli.commands import Commands
 from mistify_client.cli.errors import errors_of, reported_errors
 from mistify_client.cli.options import ExplainOption, TimeOption, TokenFile, server_option
@@ -38,6 +39,11 @@ DataRoots = Annotated[
         "uploaded to the --server. Default: the directory of CONFIG and the current directory.",
     ),
 ]
+
+
+@app.callback()
+def mistify(version: VersionOption = False) -> None:
+    """Options before a command."""
 
 
 @app.command()

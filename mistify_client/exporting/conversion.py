@@ -1,12 +1,12 @@
 """Conversion of a LiteRT network to ONNX."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, Final
 
 import onnx
 from onnx import ModelProto, NodeProto, helper
 
+from mistify.version import installed_version
 from mistify.wording import listed
 from mistify_client.exporting import operators
 from mistify_client.exporting.builder import Argument, Builder
@@ -116,7 +116,7 @@ class _Conversion:
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=_FORMAT,
             producer_name="mistify",
-            producer_version=version("mistify-porting"),
+            producer_version=installed_version(),
         )
         helper.set_model_props(model, dict(about))
         return model

@@ -43,7 +43,7 @@ def packaged_goal(
     """
     adapted_costs = of_package(adapted.costs, integer_inputs=goal.spec.quantization.integer_inputs)
     achieved = {**adapted_costs, **package.achieved}
-    reason = _shortfall(goal, {**achieved, **package.measured}, adapted, package)
+    reason = _shortfall(goal, {**adapted.costs, **achieved, **package.measured}, adapted, package)
     unforeseen = _unforeseen_loss(goal, package, teacher_accuracy, foreseen)
     return replace(
         goal,

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection
-from importlib.metadata import version
 from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -10,6 +9,7 @@ from pydantic import BaseModel
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.quotas import CallerStatus
+from mistify.version import installed_version
 from mistify_server.health import StoreHealth
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.services import Services
@@ -83,7 +83,7 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
         # Not include_router, which makes each route's schemas once more at its first request.
         routes=[route for router in routers for route in router.routes],
         title="Mistify",
-        version=version("mistify-porting"),
+        version=installed_version(),
         description="Port a Keras model to goals. See docs/config.md for configs, docs/access.md for access.",
         docs_url=None,  # its pages load files from other sites
         redoc_url=None,

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ def check_refused(code: ErrorCode, text: str, *arguments: object) -> None:
     assert exit_code == code.exit_code
     assert text in output
     assert "Traceback" not in output
+
+
+def test_the_version_is_printed() -> None:
+    assert run("--version") == (0, f"{metadata.version('mistify-porting')}\n")
 
 
 async def test_the_server_runs_until_it_is_stopped(

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from mistify.costs.budget import memory_axis, of_package
 from mistify.package.manifest import Branch, Manifest, TensorInfo, Versions
 from mistify.package.records import PackagedFile
+from mistify.version import installed_version
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import BranchNetwork
 from mistify_server.worker.packaging.conversion.result import Conversion
@@ -105,6 +106,4 @@ def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask)
 
 @cache
 def _versions() -> Versions:
-    return Versions(
-        mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
-    )
+    return Versions(mistify=installed_version(), tensorflow=version("tensorflow"), keras=version("keras"))

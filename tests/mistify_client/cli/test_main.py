@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,6 +54,11 @@ def all_met(service) -> None:
 
 def keys(service) -> list[str]:
     return [request.idempotency_key for request in service.fake.requests_of(pb.SubmitBatchRequest)]
+
+
+def test_the_version_is_printed(mistify):
+    result = mistify("--version")
+    assert (result.exit_code, result.output) == (0, f"{metadata.version('mistify-porting')}\n")
 
 
 def test_port_fetches_packages_and_reports(service, port, config, tmp_path):
