@@ -83,9 +83,9 @@ class TrainingState:
     The best weights are those with the lowest loss among all whose accuracy is within a standard error of the
     highest (Breiman et al., 1984): few examples measure accuracy imprecisely, and the highest of many values
     may be due to chance. If the learning rate falls to 0, the last weights are chosen if their accuracy is
-    within it, whatever their loss: they are better than what they passed on their way, by less than few
-    examples can measure. Weights that are worse than the initial ones, in accuracy or in loss, never become
-    the best.
+    within a standard error of that before the training, whatever their loss: they are better than those on
+    the way, by less than few examples can measure. Weights that are worse than the initial ones, in accuracy
+    or in loss, never become the best.
 
     Attributes:
         best: The score of the best weights.
@@ -130,10 +130,11 @@ class TrainingState:
             score: The score of the new weights.
         """
         counts = score.accuracy >= self.floor.accuracy and score.loss <= self.floor.loss
-        peak = max(self.peak, score.accuracy) if counts else self.peak
-        least = peak - math.sqrt(peak * (1 - peak) / self.examples)
         annealed = settings.augmentation is not None
         is_last = annealed and self.passes + 1 >= settings.most_passes
+        sets_peak = counts and (is_last or not annealed)
+        peak = max(self.peak, score.accuracy) if sets_peak else self.peak
+        least = peak - math.sqrt(peak * (1 - peak) / self.examples)
         preferred = is_last or score.loss < self.best.loss or self.best.accuracy < least
         better = counts and preferred and score.accuracy >= least
         gained = better or score.loss < self.lowest or peak > self.peak

@@ -132,6 +132,14 @@ def test_the_last_weights_of_a_falling_learning_rate_are_chosen_if_nothing_is_lo
     assert (replace(state, passes=3).after(score, last, ANNEALED).best_weights is last) == is_best
 
 
+def test_chance_on_the_way_does_not_exclude_the_last_weights():
+    """0.62 is not within a standard error of 0.7, but better than before the training."""
+    on_the_way, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
+    state = replace(initial(Score(0.6, 1.0), {}), passes=2).after(Score(0.7, 0.8), on_the_way, ANNEALED)
+    assert state.best_weights is on_the_way
+    assert state.after(Score(0.62, 0.9), last, ANNEALED).best_weights is last
+
+
 def test_augmentation_takes_a_fixed_number_of_passes_and_half_of_them_with_peers(trainer, halves):
     """Nothing is gained at this rate, after which training on unchanged examples ends early."""
     augmentation = Augmentation({"scores": 3})
