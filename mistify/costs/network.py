@@ -14,7 +14,7 @@ from mistify.costs.memory import float_peak, integer_peak
 from mistify.costs.operators import WEIGHTED, Operation, OperatorKind
 from mistify.costs.quantization import Quantization, Storage
 
-__all__ = ["NetworkCost"]
+__all__ = ["LayerCost", "NetworkCost"]
 
 #: A layer may process its elements in several passes, with one operator in the file for each.
 _SEPARATE = frozenset({OperatorKind.ADD, OperatorKind.ACTIVATION})
