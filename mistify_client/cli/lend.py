@@ -68,10 +68,14 @@ def lend(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     with reported_errors():
         quotas = Quotas(clients, rate, WorkerLimits(_bytes(memory), threads))
-        trust, opened = Trust.configured(), [Package.open(directory) for directory in package]
-        for each in opened:
-            check_named(each, trust)
-        packages = LentPackages(opened)
+        trust = Trust.configured()
+
+        def trusted(directory: Path) -> Package:
+            opened = Package.open(directory)
+            check_named(opened, trust)
+            return opened
+
+        packages = LentPackages(map(trusted, package), trusted)
         certificate = Certificate.of(tls_certificate, tls_key, tls_client_ca)
         with serving(
             packages, quotas, listen, token=read_token(token_file), certificate=certificate

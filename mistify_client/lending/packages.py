@@ -1,8 +1,10 @@
 """The packages of a helper: it runs their blocks, named by digest, and no others."""
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from mistify_client.lending.tensors import MESSAGE_BYTES, bytes_of
 
 #: Characters of a digest, and numbers of a list, in error messages.
 _SHOWN = 12
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,22 +71,28 @@ class BlockNetwork:
 class LentPackages:
     """The packages whose blocks a helper runs for other devices.
 
+    A package that is replaced on disk is opened again for the next session; earlier ones have their blocks in
+    memory.
+
     Args:
         packages: Packages with blocks.
+        open_again: Opens the package in a directory; raises `MistifyError` for one that must not be lent.
 
     Raises:
         MistifyError: NOT_FOUND, a package has no blocks, or no `blocks.json`; STORE_VERSION, a newer version
             of Mistify wrote that; CORRUPT_PACKAGE, with every problem in it.
     """
 
-    def __init__(self, packages: Iterable[Package]) -> None:
-        self._stores = [(package.directory, blocks_of(package)) for package in packages]
+    def __init__(
+        self, packages: Iterable[Package], open_again: Callable[[Path], Package] = Package.open
+    ) -> None:
+        self._lent = [_Lent(package, blocks_of(package)) for package in packages]
+        self._open_again = open_again
 
     @property
     def largest_message(self) -> int:
         """The largest message that an inference needs, in bytes."""
-        sizes = (store.bytes_at(position) for _, store in self._stores for position in range(store.last + 1))
-        return MESSAGE_BYTES + max(sizes, default=0)
+        return MESSAGE_BYTES + max((_largest_tensors(lent.store) for lent in self._lent), default=0)
 
     def network(self, digests: Sequence[str], starts: Sequence[int]) -> BlockNetwork:
         """Return the network of blocks with these digests.
@@ -98,13 +108,43 @@ class LentPackages:
         if not starts or starts[0] != 0 or starts[-1] >= len(digests) or list(starts) != sorted({*starts}):
             message = f"segments of {len(digests)} blocks cannot begin at {list(starts)[:_SHOWN]}"
             raise MistifyError(ErrorCode.INVALID_CONFIG, message)
+        self._lent = [self._newest(lent) for lent in self._lent]
         missing = ""
-        for directory, store in self._stores:
+        for package, store in self._lent:
             files = {variant.content.sha256: variant.file for variant in store.variants}
             unknown = [digest for digest in digests if digest not in files]
             if not unknown:
                 blocks = store.network_of([files[digest] for digest in digests])
-                return BlockNetwork(directory, store, blocks, tuple(starts))
+                return BlockNetwork(package.directory, store, blocks, tuple(starts))
             missing = unknown[0]
         message = f"no package of this helper has the block with SHA-256 {missing[:_SHOWN]!a}...; start "
         raise MistifyError(ErrorCode.NOT_FOUND, f"{message}mistify lend with --package for it as well")
+
+    def _newest(self, lent: "_Lent") -> "_Lent":
+        """Return a package as it is on disk now; as it was, if it cannot be lent as it is now."""
+        directory = lent.package.directory
+        try:
+            package = self._open_again(directory)
+            if package.digest == lent.package.digest:
+                return lent
+            newest = _Lent(package, blocks_of(package))
+            if _largest_tensors(newest.store) > _largest_tensors(lent.store):
+                message = f"the tensors of the package in {directory} have become larger; "
+                raise MistifyError(ErrorCode.NO_ROOM, f"{message}start mistify lend again to lend it")
+        except MistifyError as error:
+            logger.warning("%s is lent as it was: %s", directory, error.message)
+            return lent
+        logger.info("%s was replaced; new sessions get the package that is there now", directory)
+        return newest
+
+
+class _Lent(NamedTuple):
+    """A package with its blocks."""
+
+    package: Package
+    store: BlockStore
+
+
+def _largest_tensors(store: BlockStore) -> int:
+    """Return the largest number of bytes between blocks, or before or behind all of them."""
+    return max(store.bytes_at(position) for position in range(store.last + 1))

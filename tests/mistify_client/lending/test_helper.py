@@ -1,6 +1,7 @@
 """A helper over real gRPC: the right answers, and the refusal of everything else."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -260,6 +261,28 @@ def test_the_process_of_a_device_that_leaves_is_ended(float_package) -> None:
             client.asked(network=network_message(float_package))
             assert len(workers()) == 1
         until(lambda: not workers())
+
+
+def test_new_sessions_get_the_blocks_of_a_package_that_was_replaced(float_package, tmp_path) -> None:
+    old = network_message(float_package)
+    request = inference(float_package, 1, 0, features(float_package)[0])
+    with helper(float_package) as address, raw_client(address) as before:
+        assert before.asked(network=old).ready.segment_ms
+        float_package.rename(tmp_path / "earlier")
+        shutil.copytree(DATA / "blocks_int8", float_package)
+        with raw_client(address) as after:
+            assert after.asked(network=network_message(float_package)).ready.segment_ms
+        assert before.asked(inference=request).answer.tensors
+        with raw_client(address) as late:
+            assert late.refused(network=old).code is ErrorCode.NOT_FOUND
+
+
+def test_a_replaced_package_that_cannot_be_lent_leaves_the_earlier_one(float_package) -> None:
+    with helper(float_package) as address:
+        old = network_message(float_package)
+        (float_package / "manifest.json").write_text("{")
+        with raw_client(address) as client:
+            assert client.asked(network=old).ready.segment_ms
 
 
 def test_a_package_without_blocks_cannot_be_lent() -> None:
