@@ -35,7 +35,7 @@ class KeepsChannels(LayerHandler):
 
 @register(
     *(_numpy.All, _numpy.Any, _numpy.Argmax, _numpy.Argmin, _numpy.BroadcastTo, _numpy.Concatenate),
-    *(_numpy.Cumprod, _numpy.Cumsum, _numpy.Equal, _numpy.Flip, _numpy.FullLike, _numpy.Greater),
+    *(_numpy.Cumprod, _numpy.Cumsum, _numpy.Equal, _numpy.FullLike, _numpy.Greater),
     *(_numpy.GreaterEqual, _numpy.Less, _numpy.LessEqual, _numpy.LogicalAnd, _numpy.LogicalNot),
     *(_numpy.LogicalOr, _numpy.Moveaxis, _numpy.NotEqual, _numpy.OnesLike),
     *(_numpy.Reshape, _numpy.Roll, _numpy.Stack, _numpy.Swapaxes, _numpy.Take, _numpy.Tile),
@@ -216,6 +216,16 @@ class Repetition(PassesLastAxis):
     def leaves_last(self, node: Node, rank: int) -> bool:
         """Check that channels are not repeated."""
         return node.layer.axis is not None and node.layer.axis % rank != rank - 1
+
+
+@register(_numpy.Flip)
+class Reversal(PassesLastAxis):
+    """Positions in the reverse order."""
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Check that channels stay in order."""
+        axes = _axes(node.layer.axis)
+        return bool(axes) and all(axis % rank != rank - 1 for axis in axes)
 
 
 @register(_numpy.Pad)

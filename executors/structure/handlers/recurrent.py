@@ -1,5 +1,6 @@
 """Recurrent layers."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.each_step import without_shapes
 from executors.structure.errors import UnsupportedLayerError
-from executors.structure.graph import Node, Shape
+from executors.structure.graph import Node, Shape, TensorRef
 from executors.structure.handlers.base import LayerHandler, mixes_channels, over, register
 from mistify.costs.network import multiply_adds
 from mistify.costs.operators import Operation, OperatorKind, elementwise, with_memory
@@ -34,18 +35,24 @@ def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
 
 
 def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
-    """Return the channels of a layer's sequence, fixing the steps of a mask; refuse an external state."""
+    """Return the channels of a layer's sequence, fixing the steps of a mask; refuse `stateful`."""
     if node.layer.stateful:
         raise UnsupportedLayerError(
             f"layer {node.name!r} is stateful; expected stateful=False, "
             "because packages process each example separately"
         )
     mask = node.argument("mask")
-    if len(node.inputs) != 1 + (mask is not None):
-        raise UnsupportedLayerError(f"layer {node.name!r} is given its initial state; expected none")
     if mask is not None:
         space.fix(inputs[mask])
     return inputs[node.argument("sequences") or 0]
+
+
+def _initial_states(node: Node) -> list[int]:
+    """Return the places of a layer's initial states among its inputs."""
+    given = inspect.signature(node.layer.call).bind(*node.args, **node.kwargs).arguments.get("initial_state")
+    return [
+        node.inputs.index(state.index) for state in keras.tree.flatten(given) if isinstance(state, TensorRef)
+    ]
 
 
 def _resized(layer: keras.layers.Layer, units: int) -> dict[str, Any]:
@@ -99,7 +106,10 @@ class Recurrent(LayerHandler):
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the channels of the input and of the previous step, and make the output channels."""
-        return _couple_cell(node, node.layer.cell, _sequence(node, inputs, space), space)
+        channels = _couple_cell(node, node.layer.cell, _sequence(node, inputs, space), space)
+        for state in _initial_states(node):
+            space.tie(channels, inputs[state])
+        return channels
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Set the units."""
@@ -129,6 +139,11 @@ class Bidirectional(LayerHandler):
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Tie the units of both layers; concatenate them unless they are added or multiplied."""
         read = _sequence(node, inputs, space)
+        if _initial_states(node):
+            raise UnsupportedLayerError(
+                f"layer {node.name!r} is given its initial states; "
+                "expected none, or a layer for each direction"
+            )
         both = (node.layer.forward_layer, node.layer.backward_layer)
         if not all(isinstance(layer, layers.GRU | layers.LSTM | layers.SimpleRNN) for layer in both):
             raise UnsupportedLayerError(

@@ -5,7 +5,7 @@ layers and subclassed models are inlined as well if their `call` consists of Ker
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -16,6 +16,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Graph, Node, Shape, TensorRef, map_leaves, set_weights
 from executors.structure.reading.composites import expanded, masked, parted, subclassed
 from executors.structure.reading.operations import as_layer_call, fix_sizes
+from executors.structure.reading.results import Absent, several_results
 from executors.structure.reading.steps import stepwise
 
 #: The class of models made by `keras.Model(inputs, outputs)`.
@@ -39,7 +40,7 @@ def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: Tr
     for tensor in model.inputs:
         inputs[reader.add(tuple(tensor.shape), tensor.dtype)] = tensor.name
     outputs = reader.read(model, list(inputs), "")
-    nodes = _in_order(reader.nodes, list(inputs), outputs)
+    nodes = _in_order(reader.nodes, list(inputs), outputs, reader.absent)
     number = {tensor: index for index, tensor in enumerate([*inputs, *(node.output for node in nodes)])}
     return Graph(
         model.name,
@@ -51,16 +52,23 @@ def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: Tr
     )
 
 
-def _in_order(nodes: list[Node], inputs: list[int], outputs: list[int]) -> list[Node]:
+def _in_order(
+    nodes: list[Node], inputs: list[int], outputs: list[int], absent: Mapping[int, Absent]
+) -> list[Node]:
     """Return the calls that the outputs need, each after the calls that it reads, branch by branch.
 
     The order depends only on the connections, so that a graph and its copy have the same order.
+
+    Raises:
+        UnsupportedLayerError: The outputs need a tensor that is absent.
     """
     writer = {node.output: node for node in nodes}
     done = dict.fromkeys(inputs)
     waiting = outputs[::-1]
     while waiting:
         tensor = waiting[-1]
+        if tensor in absent:
+            raise UnsupportedLayerError(absent[tensor].reason)
         needed = [] if tensor in done else [item for item in writer[tensor].inputs if item not in done]
         if needed:
             waiting.extend(reversed(needed))
@@ -79,11 +87,17 @@ class _Reader:
         self.nodes: list[Node] = []
         self._layers: dict[str, Any] = {}
         self._owners: dict[tuple[int, ...], str] = {}
+        self.absent: dict[int, Absent] = {}
 
     def add(self, shape: Shape, dtype: str) -> int:
         self.shapes.append(shape)
         self.dtypes.append(dtype)
         return len(self.shapes) - 1
+
+    def _absent(self, result: Absent) -> int:
+        tensor = self.add(tuple(result.tensor.shape), result.tensor.dtype)
+        self.absent[tensor] = result
+        return tensor
 
     def read(self, model: keras.Model, inputs: list[int], prefix: str) -> list[int]:
         """Read one model, called on the tensors `inputs`; return its outputs."""
@@ -117,6 +131,12 @@ class _Reader:
                     "use the weight inside a layer, and register a handler for it"
                 )
         inputs = [tensors[id(item)] for item in values if isinstance(item, keras.KerasTensor)]
+        if several := several_results(wanted, operation, arguments):
+            model, results = several
+            read = dict.fromkeys(map(id, arguments.keras_tensors))
+            made = self.read(model, [tensors[tensor] for tensor in read], prefix)
+            places = dict(zip(map(id, model.outputs), made, strict=True))
+            return [self._absent(each) if isinstance(each, Absent) else places[id(each)] for each in results]
         if (parts := parted(operation, arguments)) is not None:
             return self.read(parts, inputs, f"{wanted}_")
         inner = applied(operation)

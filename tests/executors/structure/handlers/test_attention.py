@@ -144,11 +144,17 @@ def test_multiply_adds_match_values_computed_by_hand():
     assert cost.multiply_adds == kernels + asked * reported * HEADS * (KEY + VALUE)
 
 
-def test_attention_that_returns_its_scores_is_refused():
+@pytest.mark.parametrize("used", [False, True])
+def test_attention_that_returns_its_scores_is_refused_only_if_they_are_used(used):
     inputs = keras.Input((STEPS, 6))
-    x, _ = layers.MultiHeadAttention(2, 3, name="scored")(inputs, inputs, return_attention_scores=True)
-    with pytest.raises(TypeError, match="scored"):
-        analyse(keras.Model(inputs, x))
+    attention = layers.MultiHeadAttention(2, 3, name="scored")
+    x, scores = attention(inputs, inputs, return_attention_scores=True)
+    model = keras.Model(inputs, layers.Dense(3)(layers.Flatten()(scores) if used else x))
+    if used:
+        with pytest.raises(UnsupportedLayerError, match="'scored' returns its scores, which are used"):
+            analyse(model)
+    else:
+        check_clone(randomised(model))
 
 
 def test_attention_with_scores_explicitly_disabled_is_accepted():

@@ -7,11 +7,14 @@ from tests.executors.structure.networks import (
     alternate,
     batch,
     check_clone,
+    check_fold,
     check_widen,
+    masking,
     outputs,
     randomised,
     same,
     same_costs,
+    unmasked,
 )
 
 layers = keras.layers
@@ -117,10 +120,61 @@ def test_a_mask_given_by_name_is_not_taken_for_a_sequence():
     same(outputs(source, arrays), outputs(narrow(structure, {"stem": keep}), arrays))
 
 
-def test_an_initial_state_is_refused():
+@pytest.mark.parametrize("cell", [layers.GRU, layers.SimpleRNN, layers.LSTM])
+def test_the_states_of_a_layer_are_cut_with_its_units_and_those_that_start_from_them(cell):
+    def build(mask):
+        asked, told = keras.Input((5, 4), name="asked"), keras.Input((3, 2), name="told")
+        encoder = cell(UNITS, return_sequences=True, return_state=True, name="encoder")
+        steps, state, *_ = encoder(asked)
+        steps, state = mask("encoder", steps), mask("encoder", state)
+        start = state if cell is not layers.LSTM else [state, mask("encoder", layers.ReLU()(state))]
+        x = cell(UNITS, return_sequences=True, name="decoder")(told, initial_state=start)
+        x = layers.Attention()([mask("encoder", x), steps])
+        return keras.Model([asked, told], layers.Dense(3, name="out")(x))
+
+    source = randomised(build(unmasked))
+    structure, keep = analyse(source), alternate(UNITS)
+    assert structure.widths == {"encoder": UNITS}
+    small = narrow(structure, {"encoder": keep})
+    masked = build(lambda group, tensor: masking(keep)(tensor))
+    masked.set_weights(source.get_weights())
+    for name in ("encoder", "decoder"):
+        silence(masked.get_layer(name).cell, ~keep)
+    same(outputs(masked, batch(source)), outputs(small, batch(source)))
+    same_costs(structure, {"encoder": int(keep.sum())}, small)
+    check_clone(small)
+    check_widen(source)
+    check_fold(source)
+
+
+@pytest.mark.parametrize("mode", ["concat", "sum", "ave", "mul"])
+@pytest.mark.parametrize("steps", [True, False])
+def test_states_of_both_directions_are_their_last_outputs(mode, steps):
+    inputs = keras.Input((5, 4))
+    cell = layers.LSTM(UNITS, return_sequences=steps, return_state=True, name="lstm")
+    layer = layers.Bidirectional(cell, merge_mode=mode, name="both")
+    x, ahead, _, back, _ = layer(layers.Dense(7, name="stem")(inputs))
+    x = layers.GlobalMaxPooling1D()(x) if steps else x
+    x = layers.Dense(3)(layers.Concatenate()([x, ahead, back]))
+    source = randomised(keras.Model(inputs, x))
+    structure = analyse(source)
+    assert sum(structure.widths.values()) == 7 + (2 if mode == "concat" else 1) * UNITS
+    same(outputs(source, batch(source)), outputs(narrow(structure, {}), batch(source)))
+    check_widen(source)
+
+
+def test_the_memory_of_an_lstm_is_refused_only_if_it_is_used():
+    inputs = keras.Input((5, 4))
+    x, state, memory = layers.LSTM(UNITS, return_state=True, name="cell")(inputs)
+    check_clone(randomised(keras.Model(inputs, layers.Dense(2)(layers.Add()([x, state])))))
+    with pytest.raises(UnsupportedLayerError, match=r"'cell' returns its memory.*use a GRU"):
+        analyse(keras.Model(inputs, layers.Dense(2)(memory)))
+
+
+def test_initial_states_of_both_directions_are_refused():
     inputs, state = keras.Input((5, 4)), keras.Input((UNITS,))
-    x = layers.GRU(UNITS, name="cell")(inputs, initial_state=state)
-    with pytest.raises(UnsupportedLayerError, match="'cell' is given its initial state"):
+    x = layers.Bidirectional(gru(), name="both")(inputs, initial_state=[state, state])
+    with pytest.raises(UnsupportedLayerError, match="'both' is given its initial states; expected none"):
         analyse(keras.Model([inputs, state], layers.Dense(2)(x)))
 
 
