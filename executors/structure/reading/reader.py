@@ -141,7 +141,8 @@ class _Reader:
             return self.read(parts, inputs, f"{wanted}_")
         inner = applied(operation)
         if inner is not operation and (isinstance(inner, keras.Model) or not self._is_leaf(inner)):
-            model = stepwise(wanted, inner, args[0], _is_functional(inner))
+            known = _is_functional(inner)
+            model = stepwise(wanted, _functional(inner) if known else inner, args[0], known)
             return self.read(model, inputs[:1], f"{wanted}_")
         if isinstance(operation, keras.Model) or not self._is_leaf(operation):
             return self.read(expanded(wanted, operation, arguments), inputs, f"{wanted}_")

@@ -140,6 +140,49 @@ def test_units_of_layers_that_see_single_steps_are_cut(build, widths):
     check_clone(randomised(build(unmasked)))
 
 
+@pytest.mark.parametrize("shape", [[], [keras.Input((6, 6, 3))]])
+def test_a_sequential_model_at_each_step_is_cut(shape):
+    def build(mask):
+        inner = layers.Conv2D(UNITS, 3, activation="relu", name="conv")
+        network = keras.Sequential(
+            [*shape, inner, layers.Flatten(), layers.Dense(4, name="dense")], name="net"
+        )
+        inputs = keras.Input((STEPS, 6, 6, 3))
+        x = mask("net_dense", at_each_step(network, "net")(inputs))
+        return keras.Model(inputs, layers.Dense(TAGS)(layers.GRU(3, name="gru")(x)))
+
+    structure, _ = check_narrow(build, {"net_dense": alternate(4)})
+    assert structure.widths == {"net_conv": UNITS, "net_dense": 4, "gru": 3}
+
+
+class Frame(layers.Layer):
+    """A composite layer, for which nobody has registered a handler."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.conv = layers.Conv2D(UNITS, 3, activation="relu", name="conv")
+        self.pool = layers.GlobalAveragePooling2D(name="pool")
+
+    def build(self, input_shape):
+        self.conv.build(input_shape)
+
+    def call(self, inputs):
+        return self.pool(self.conv(inputs))
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], UNITS)
+
+
+def test_a_composite_layer_at_each_step_is_cut():
+    def build(mask):
+        inputs = keras.Input((STEPS, 6, 6, 3))
+        x = mask("each_conv", at_each_step(Frame(), "each")(inputs))
+        return keras.Model(inputs, layers.Dense(TAGS)(layers.GRU(3, name="gru")(x)))
+
+    structure, _ = check_narrow(build, {"each_conv": alternate(UNITS)})
+    assert structure.widths == {"each_conv": UNITS, "gru": 3}
+
+
 def test_batch_norm_folds_into_a_layer_that_sees_single_steps():
     folded = check_fold(randomised(frames(unmasked)))
     assert not any(isinstance(layer, layers.BatchNormalization) for layer in folded.layers)
