@@ -9,7 +9,7 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, positions, register
-from mistify.costs.operators import Operation, OperatorKind, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise, with_memory
 
 
 @register(keras.layers.Attention, keras.layers.AdditiveAttention)
@@ -56,7 +56,9 @@ class PlainAttention(LayerHandler):
             over_pairs = elementwise(OperatorKind.ADD, queries * keys, compared)
             weighted = (over_pairs,) if node.layer.scale is not None else ()
             activated = elementwise(OperatorKind.ACTIVATION, queries * keys, compared)
-            scores = (over_pairs, activated, *weighted, over_pairs)
+            # Sums of all pairs are written and read between these operators.
+            first = with_memory(over_pairs, scratch=2 * queries * keys * compared)
+            scores = (first, activated, *weighted, over_pairs)
         return (
             *scores,
             elementwise(OperatorKind.SOFTMAX, queries, keys),

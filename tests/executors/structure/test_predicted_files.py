@@ -100,3 +100,11 @@ def test_file_size_and_memory_are_close_to_the_predictions(name):
         predicted = network.memory_bytes(precision, integer_inputs=package.integer_inputs)
         assert len(converted) == pytest.approx(network.size_bytes(precision), rel=0.2), package
         assert memory_bytes(converted) == pytest.approx(predicted, rel=0.1), package
+
+
+def test_memory_of_sums_of_all_queries_and_keys_is_close_to_the_prediction():
+    inputs = keras.Input((12, 16), name="x")
+    attended = layers.AdditiveAttention()([inputs, layers.Dense(16)(inputs)])
+    model = randomised(keras.Model(inputs, layers.Dense(3)(attended)))
+    predicted = analyse(model).network().memory_bytes()
+    assert memory_bytes(convert(model)) == pytest.approx(predicted, rel=0.1)
