@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import UnsupportedLayerError, analyse, narrow, with_finite_means
+from executors.structure import analyse, narrow, with_finite_means
 from tests.executors.structure.networks import alternate, randomised, same
 
 layers = keras.layers
@@ -122,12 +122,18 @@ def test_a_recurrent_layer_that_skips_padding_is_narrowed():
     same([np.asarray(source(texts()))], [np.asarray(narrow(analyse(source), {"lstm": keep})(texts()))])
 
 
-def test_an_initial_state_is_refused():
-    ids = keras.Input((LENGTH,), dtype="int32", name="ids")
-    state = keras.Input((7,), name="state")
-    x = layers.GRU(7, name="gru")(embedded()(ids), initial_state=state)
-    with pytest.raises(UnsupportedLayerError, match="initial state"):
-        analyse(keras.Model([ids, state], layers.Dense(3)(x)))
+def test_a_padded_text_is_read_from_the_state_after_another():
+    asked, told = (keras.Input((LENGTH,), dtype="int32", name=name) for name in ("asked", "told"))
+    _, state = layers.GRU(7, return_state=True, name="encoder")(embedded()(asked))
+    x = layers.GRU(7, name="decoder")(embedded("other")(told), initial_state=state)
+    source = randomised(keras.Model([asked, told], layers.Dense(3, name="class")(x)))
+    ids, keep = [texts()[::-1], texts()], alternate(7)
+    same([np.asarray(source(ids))], [np.asarray(narrow(analyse(source), {})(ids))])
+    # Neither the answer nor other units depend on those that are cut.
+    encoder, decoder = (source.get_layer(name).cell for name in ("encoder", "decoder"))
+    for kernel in (encoder.recurrent_kernel, decoder.recurrent_kernel, source.get_layer("class").kernel):
+        kernel.assign(np.asarray(kernel) * keep[:, None])
+    same([np.asarray(source(ids))], [np.asarray(narrow(analyse(source), {"encoder": keep})(ids))])
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
