@@ -49,9 +49,9 @@ def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
 
 def _initial_states(node: Node) -> list[int]:
     """Return the places of a layer's initial states among its inputs."""
-    given = inspect.signature(node.layer.call).bind(*node.args, **node.kwargs).arguments.get("initial_state")
+    states = inspect.signature(node.layer.call).bind(*node.args, **node.kwargs).arguments.get("initial_state")
     return [
-        node.inputs.index(state.index) for state in keras.tree.flatten(given) if isinstance(state, TensorRef)
+        node.inputs.index(state.index) for state in keras.tree.flatten(states) if isinstance(state, TensorRef)
     ]
 
 
