@@ -22,8 +22,8 @@ IMAGES: Final = 4
 _BLENDED, _PASTED = 0.25, 0.25
 
 
-class Batch(NamedTuple):
-    """What a training step takes.
+class TrainingBatch(NamedTuple):
+    """A batch of examples, and targets besides their labels.
 
     Attributes:
         examples: Inputs, and the class of each example.
@@ -63,7 +63,7 @@ class Augmentation:
         teacher: Mapping[str, Array] | None,
         kd_weight: float,
         rng: np.random.Generator,
-    ) -> Batch:
+    ) -> TrainingBatch:
         """Return a changed batch.
 
         A step takes one class for each example, and probabilities. So the class of a mixed image is one half
@@ -103,7 +103,7 @@ class Augmentation:
                 for name, half in targets.items()
             }
         narrow = {name: np.asarray(each, np.float32) for name, each in targets.items()}
-        return Batch(Examples(inputs, examples.targets), narrow, 1 + weight)
+        return TrainingBatch(Examples(inputs, examples.targets), narrow, 1 + weight)
 
     def _other_half(self, output: str, labels: Array, partners: Array, shares: Array) -> Array:
         """Return twice the mixed labels, less one for each example's own class [examples, classes]."""

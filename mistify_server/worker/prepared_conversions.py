@@ -87,11 +87,11 @@ class PreparedConversions:
             make = partial(_written, whole, quantization, sample)
             made = _read(self._files.get(recipe.prepared or "", name, key, make))
             self._recent = dict([*self._recent.items(), (key, made)][-_IN_MEMORY:])
-        if isinstance(cuttable := self._recent[key], NotCuttableError):
-            raise cuttable
+        if isinstance(conversion := self._recent[key], NotCuttableError):
+            raise conversion
         if least := precision.storage.least_kernel:
-            return replace(cuttable, floats=self.cuttable(recipe, params, FLOAT32), least_kernel=least)
-        return cuttable
+            return replace(conversion, floats=self.cuttable(recipe, params, FLOAT32), least_kernel=least)
+        return conversion
 
     @activity("converting")
     def assembler(self, recipe: TaughtRecipe, assembler: keras.Model) -> bytes:

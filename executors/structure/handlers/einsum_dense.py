@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
 from executors.structure.channels import ChannelSpace, Ids, Role
+from executors.structure.equations import Equation
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
@@ -19,41 +20,6 @@ from executors.structure.handlers.base import (
     register,
 )
 from mistify.costs.operators import Operation, OperatorKind
-
-#: Letters for the axes that an ellipsis stands for; an equation has letters of the alphabet.
-_ELIDED = "0123456789"
-
-
-class _Equation(NamedTuple):
-    """The axes of the tensors of a product, one letter each.
-
-    Attributes:
-        read: Axes of the input, batch first.
-        kernel: Axes of the kernel.
-        made: Axes of the output, batch first.
-    """
-
-    read: str
-    kernel: str
-    made: str
-
-    @classmethod
-    def of(cls, layer: keras.layers.EinsumDense) -> "_Equation":
-        """Return the equation of a built layer."""
-        tensors, made = layer.equation.replace(" ", "").split("->")
-        read, kernel = tensors.split(",")
-        elided = _ELIDED[: layer.input_spec.ndim - len(read.replace("...", ""))]
-        return cls(read.replace("...", elided), kernel, made.replace("...", elided))
-
-    @property
-    def summed(self) -> str:
-        """The axes of the kernel that are summed over."""
-        return "".join(axis for axis in self.kernel if axis not in self.made)
-
-    @property
-    def new(self) -> str:
-        """The axes of the kernel that only the output has as well."""
-        return "".join(axis for axis in self.kernel if axis not in self.read)
 
 
 @register(keras.layers.EinsumDense)
@@ -137,13 +103,13 @@ class EinsumDense(LayerHandler):
         return (*moved, product, *activated(node.layer.activation, output))
 
 
-def _equation(node: Node) -> _Equation:
+def _equation(node: Node) -> Equation:
     """Return the axes of a layer's call.
 
     Raises:
         UnsupportedLayerError: The batch is not the first axis of input and output, or the kernel has it.
     """
-    axes = _Equation.of(node.layer)
+    axes = Equation.of(node.layer)
     batch = axes.read[0]
     if axes.made[0] != batch or batch in axes.kernel:
         raise UnsupportedLayerError(

@@ -8,6 +8,7 @@ import keras
 
 from executors.structure import keras_internals
 from executors.structure.each_step import EachStep, applied, masks_steps
+from executors.structure.equations import Equation
 from executors.structure.graph import Shape
 
 layers = keras.layers
@@ -99,11 +100,11 @@ def fix_sizes(layer: Any, shape: Shape) -> None:
         shape: The shape of its first input, batch dimension first.
     """
     if isinstance(layer, layers.EinsumDense) and "..." not in layer.equation:
-        tensors, made = layer.equation.replace(" ", "").split("->")
-        known = dict(zip(tensors.split(",")[0], shape, strict=True))
+        axes = Equation.of(layer)
+        known = dict(zip(axes.read, shape, strict=True))
         sizes = [
             (size, known.get(axis, size))
-            for axis, size in zip(made[1:], layer.partial_output_shape, strict=True)
+            for axis, size in zip(axes.made[1:], layer.partial_output_shape, strict=True)
         ]
         layer.partial_output_shape = tuple(read if size in (None, read) else None for size, read in sizes)
 

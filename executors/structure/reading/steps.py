@@ -52,11 +52,11 @@ def _called(name: str, call: Any, made: dict[int, keras.KerasTensor]) -> list[ke
     """
     inner = call.operation.name
     operation, args, kwargs = as_layer_call(call.operation, call.arguments.args, call.arguments.kwargs)
-    given = {key: value for key, value in kwargs.items() if value is not None and key != "training"}
-    if any(keras_internals.mask_of(tensor) is not None for tensor in call.output_tensors) or "mask" in given:
+    named = {key: value for key, value in kwargs.items() if value is not None and key != "training"}
+    if any(keras_internals.mask_of(tensor) is not None for tensor in call.output_tensors) or "mask" in named:
         raise _refusal(name, f"has masks, in {inner!r}", "no Masking, and Embedding(mask_zero=False)")
     tensors = keras.tree.flatten(args)
-    if given or len(args) != 1 or not all(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
+    if named or len(args) != 1 or not all(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
         raise _refusal(
             name,
             f"calls {inner!r} with several arguments",
