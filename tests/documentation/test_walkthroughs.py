@@ -38,7 +38,7 @@ SKIPPED: Mapping[str, Mapping[str, str]] = {
         "make install && source .venv/bin/activate": _INSTALLS,
         "make demo": f"{_INSTALLS}, and tests/end_to_end/test_recovery.py ports the same goals",
         "make test": "runs this test",
-        "job 20261130-204250-08d8bb12, 7 goals": "output of an earlier make demo",
+        "job 20261130-223757-56c34916, 7 goals": "output of an earlier make demo",
         "pip wheel --no-deps --wheel-dir dist .": _CLIENT_ALONE,
         "pip install './mistify_porting-0.1.0-py3-none-any.whl[client]'": _CLIENT_ALONE,
         "mistify port configs/resnet8_cifar10.json --data-root DATA --out out": (
