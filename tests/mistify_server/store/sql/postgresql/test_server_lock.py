@@ -87,8 +87,9 @@ def test_a_connection_that_postgresql_still_has_is_ended(
     """PostgreSQL does not notice at once that a network was cut."""
     with locked_backend(tmp_path, address) as backend, open_store_as_server(tmp_path, 1.0, backend) as store:
         lock = backend._lock  # type: ignore[attr-defined]
-        before, cut = cluster.execute(HOLDERS), lock._connection
-        lock._connection = None
+        with lock._using:  # not in the middle of a check
+            before, cut = cluster.execute(HOLDERS), lock._connection
+            lock._connection = None
         lock.report_lost("the network was cut")
         wait_for(lambda: _usable(store) and cluster.execute(HOLDERS) not in ([], before))
         assert set(before).isdisjoint(cluster.execute(HOLDERS))
