@@ -12,7 +12,6 @@ from structlog.contextvars import bound_contextvars
 from mistify.costs.budget import conditions_of
 from mistify.jobs.job import Goal, PackageFile
 from mistify_server.engines.base import TaskEngine
-from mistify_server.jobs.course import Part
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.outcomes import (
     collapsed,
@@ -25,6 +24,7 @@ from mistify_server.jobs.plan_tree import PlanTree
 from mistify_server.jobs.step_queue import Step, StepQueue
 from mistify_server.jobs.task_factory import TaskFactory, source_task
 from mistify_server.jobs.task_runs import TaskRuns
+from mistify_server.jobs.time_left import Part
 from mistify_server.planning.forecast.records import record_of
 from mistify_server.planning.precision import Attempt, others, safer
 from mistify_server.store.artifacts import digest_of

@@ -7,10 +7,10 @@ from mistify.jobs.job import GoalState, Job, JobPriority, JobState
 from mistify_server.engines.base import TaskEngine
 from mistify_server.identity.callers import CallerId
 from mistify_server.jobs.adaptation import CollectiveAdaptation
-from mistify_server.jobs.course import Course
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.step_queue import StepQueue, StepScheduler
 from mistify_server.jobs.store_writer import StoreWriter
+from mistify_server.jobs.time_left import TimeLeftEstimator
 from mistify_server.store.changes import Addition, JobChanged
 from mistify_server.store.directory import Store
 from mistify_server.store.leases import JobLease, UnknownGoalsError
@@ -47,10 +47,10 @@ class JobRunner:
     ) -> None:
         paused = job.state is JobState.PAUSED
         self._begun = False
-        course = Course(states, job.goals, engine.slots, job.seconds)
+        time_left = TimeLeftEstimator(states, job.goals, engine.slots, job.seconds)
         self.lease = lease
         self._store = store
-        self._log = JobLog(store.jobs, job, on_change, writer, course, lease=lease)
+        self._log = JobLog(store.jobs, job, on_change, writer, time_left, lease=lease)
         self._log.paused = paused
         self._queue = StepQueue(
             scheduler,

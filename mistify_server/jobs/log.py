@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from mistify.jobs.job import Goal, GoalState, Job, ProgressUpdate
-from mistify_server.jobs.course import Course, Part
 from mistify_server.jobs.outcomes import failed_goal
 from mistify_server.jobs.store_writer import StoreWriter
+from mistify_server.jobs.time_left import Part, TimeLeftEstimator
 from mistify_server.store.changes import (
     Addition,
     Advanced,
@@ -45,7 +45,7 @@ class JobLog:
     Args:
         job: The job in its state in the store.
         on_change: Called after every change.
-        course: Estimates the end of the job.
+        time_left: Estimates the end of the job.
         lease: The server's lease of the job; None for a job that no other process changes.
         clock: Returns seconds since an arbitrary start.
 
@@ -59,7 +59,7 @@ class JobLog:
         job: Job,
         on_change: Callable[[], None],
         writer: StoreWriter,
-        course: Course,
+        time_left: TimeLeftEstimator,
         *,
         lease: JobLease | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -70,7 +70,7 @@ class JobLog:
         self._goals = {goal.id: goal for goal in job.goals}
         self._on_change = on_change
         self._writer = writer
-        self._course = course
+        self._time_left = time_left
         self._lease = lease
         self._clock = clock
         self._start = clock() - job.seconds
@@ -100,7 +100,7 @@ class JobLog:
     def add(self, addition: Addition) -> None:
         """Add goals that were added to the job in the store."""
         self._goals |= {goal.id: goal for goal in addition.goals}
-        self._course.grow(addition.plans)
+        self._time_left.grow(addition.plans)
 
     def goal(self, goal_id: str) -> Goal:
         """Return a goal."""
@@ -135,7 +135,7 @@ class JobLog:
         )
         for change in changes:
             self._log_change(change)
-            self._course.apply(change)
+            self._time_left.apply(change)
             match change:
                 case GoalChanged(goal):
                     self._goals[goal.id] = goal
@@ -211,11 +211,11 @@ class JobLog:
         finally:
             recording.cancel()
             await asyncio.wait([recording])
-            self._course.stop(part, self._seconds)
+            self._time_left.stop(part, self._seconds)
 
     async def _record_updates(self, goal_ids: Sequence[str], part: Part, updates: "_Updates") -> None:
         async for update in updates:
-            self._course.advance(part, update, self._seconds)
+            self._time_left.advance(part, update, self._seconds)
             async with self.writing:
                 goals = self.open_goals(goal_ids)
                 begun = [
@@ -228,7 +228,7 @@ class JobLog:
                 await self.write(*begun, *(Advanced(subject, timed) for subject in subjects))
 
     def _with_time_left(self, update: ProgressUpdate) -> ProgressUpdate:
-        estimated = self._course.estimate(self._seconds)
+        estimated = self._time_left.estimate(self._seconds)
         if estimated is None:
             return update
         return replace(update, job_share=estimated.share, seconds_left=estimated.seconds_left)

@@ -146,7 +146,7 @@ class PortingService:
         return kept
 
     async def plan(self, config_text: str) -> Plan:
-        """Return the expected course of a batch of configs, without storing or starting anything.
+        """Return the plan of a batch of configs, without storing or starting anything.
 
         Args:
             config_text: JSON as in the paper's Figure 3.
@@ -335,7 +335,9 @@ class PortingService:
         problems.add(chain.from_iterable(starmap(unusable, chosen)))
         reject(problems.problems)
         reachable = [batch for batch in starmap(within_reach, chosen) if batch.resolved.batch.configs]
-        batches = (self._planned(batch).course(batch.inspection, self._slots) for batch in reachable)
+        batches = (
+            self._planned(batch).to_planned_batch(batch.inspection, self._slots) for batch in reachable
+        )
         return Plan(tuple(batches), tuple(chain.from_iterable(starmap(out_of_reach, chosen))))
 
     def _planned(self, batch: InspectedBatch) -> PlannedGoals:

@@ -7,11 +7,11 @@ from tenacity import AsyncRetrying
 
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.base import TaskEngine
-from mistify_server.jobs.course import Part
 from mistify_server.jobs.log import JobLog
 from mistify_server.jobs.outcomes import outage_in
 from mistify_server.jobs.step_queue import StepQueue
 from mistify_server.jobs.store_writer import until_available
+from mistify_server.jobs.time_left import Part
 from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
 

@@ -41,8 +41,8 @@ class PlannedGoals(NamedTuple):
     forecast: Forecast | None
     pacing: str
 
-    def course(self, inspection: Inspection, slots: int) -> PlannedBatch:
-        """Return the expected course of the batch.
+    def to_planned_batch(self, inspection: Inspection, slots: int) -> PlannedBatch:
+        """Return the batch with its expected costs, accuracies and times.
 
         Args:
             slots: Number of edges that are adapted concurrently.

@@ -24,7 +24,7 @@ from mistify.jobs.plan import (
 from mistify_server.planning.forecast.accuracy import interval_of, source_forecast_of
 from mistify_server.planning.forecast.algorithm_choice import Edge, longest_paths
 from mistify_server.planning.forecast.basis import ForecastBases, ForecastBasis
-from mistify_server.planning.forecast.course import (
+from mistify_server.planning.forecast.batch_time import (
     OVERHEAD_STEPS,
     STARTING_SECONDS,
     STEP_SECONDS,
@@ -103,7 +103,7 @@ class Forecast:
         return "; ".join(filter(None, (missed, unused_inputs(recipe.data, recipe.settings))))
 
     def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
-        """Return the expected course of the batch.
+        """Return the batch with its expected costs, accuracies and times.
 
         Args:
             goals: The batch's goals by id.

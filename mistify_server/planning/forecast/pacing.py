@@ -73,7 +73,7 @@ class _Attempt:
 
     Attributes:
         plan: The plan with this pace, and with an algorithm for every node.
-        planned: The expected course.
+        planned: The batch with its expected times.
     """
 
     pace: float

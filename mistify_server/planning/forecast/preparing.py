@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.plan import PlannedPreparation
 from mistify_server.planning.forecast.algorithm_choice import Chooser, Edge
-from mistify_server.planning.forecast.course import OVERHEAD_STEPS
+from mistify_server.planning.forecast.batch_time import OVERHEAD_STEPS
 from mistify_server.store.plans import BatchPlan, NodePlan
 
 

@@ -1,16 +1,16 @@
-"""The expected course of a batch with a model that is packaged unchanged."""
+"""The plan of a batch with a model that is packaged unchanged."""
 
 from collections.abc import Mapping
 
 from mistify.jobs.job import Goal
 from mistify.jobs.plan import PlannedBatch, PlannedEdge
-from mistify_server.planning.forecast.course import PACKAGING_SECONDS, STARTING_SECONDS
+from mistify_server.planning.forecast.batch_time import PACKAGING_SECONDS, STARTING_SECONDS
 from mistify_server.planning.forecast.precisions import reasons_for_precisions
 from mistify_server.store.plans import BatchPlan
 
 
 def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
-    """Return the expected course of a batch with a model that is packaged unchanged."""
+    """Return the plan of a batch with a model that is packaged unchanged."""
     edges = tuple(
         PlannedEdge(
             goals=node.goals,

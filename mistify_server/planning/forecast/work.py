@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mistify.jobs.job import Goal
-from mistify_server.planning.forecast.course import PACKAGING_SECONDS
+from mistify_server.planning.forecast.batch_time import PACKAGING_SECONDS
 from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.store.plans import BatchPlan
 

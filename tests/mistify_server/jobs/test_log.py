@@ -5,9 +5,9 @@ import pytest
 
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.jobs.course import Course, Part
 from mistify_server.jobs.log import UPDATE_SECONDS, JobLog
 from mistify_server.jobs.store_writer import StoreWriter
+from mistify_server.jobs.time_left import Part, TimeLeftEstimator
 from mistify_server.store.changes import GoalChanged, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan, BatchState
@@ -39,9 +39,9 @@ def log(store: Store, clock: Clock, plan: BatchPlan) -> JobLog:
 
 
 def log_of(store: Store, job: Job, clock: Clock, plan: BatchPlan) -> JobLog:
-    course = Course([BatchState(plan, None, {})], job.goals, 1)
+    time_left = TimeLeftEstimator([BatchState(plan, None, {})], job.goals, 1)
     return JobLog(
-        store.jobs, job, lambda: clock.changes.append(clock.now), StoreWriter(), course, clock=clock
+        store.jobs, job, lambda: clock.changes.append(clock.now), StoreWriter(), time_left, clock=clock
     )
 
 

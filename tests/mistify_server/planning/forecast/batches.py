@@ -11,7 +11,7 @@ from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
 from mistify.jobs.plan import PlannedBatch
 from mistify_server.planning.forecast.basis import ForecastBasis
-from mistify_server.planning.forecast.course import STARTING_SECONDS
+from mistify_server.planning.forecast.batch_time import STARTING_SECONDS
 from mistify_server.planning.forecast.forecast import Forecast
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchPlan

@@ -8,7 +8,7 @@ from mistify.costs.budget import FLOPS, MEMORY
 from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.planning.forecast.basis import ForecastBasis
-from mistify_server.planning.forecast.course import (
+from mistify_server.planning.forecast.batch_time import (
     OVERHEAD_STEPS,
     PACKAGING_SECONDS,
     STARTING_SECONDS,

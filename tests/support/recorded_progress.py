@@ -1,4 +1,4 @@
-"""The courses of real jobs: their plans, and what their servers heard of them, when."""
+"""The recorded progress of real jobs: their plans, and what their servers learned of them, and when."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.job import Goal, GoalState, PackageFile, ProgressUpdate
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.jobs.course import Course, Estimated, Part, Work
+from mistify_server.jobs.time_left import Part, TimeLeft, TimeLeftEstimator, Work
 from mistify_server.store.changes import (
     Change,
     CheckpointSaved,
@@ -52,17 +52,17 @@ class RecordedBatch:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What a server heard: `step` of `total` of a part, or that its task ended, or its result.
+class ProgressEvent:
+    """A change in a job: `step` of `total` of a part, the end of its task, or its result.
 
     Attributes:
         at: Seconds since the job began.
-        what: `step` in a stage, `stop`, `result` with its seconds, `goal` for a goal that has ended, in
+        kind: `step` in a stage, `stop`, `result` with its seconds, `goal` for a goal that has ended, in
             which case `work` is empty, and `total` tells whether it has a package.
     """
 
     at: float
-    what: str
+    kind: str
     batch: int
     work: Work | str
     name: int | str = ""
@@ -72,26 +72,26 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class RecordedCourse:
-    """The course of a job that took `seconds`, with `slots` tasks at a time."""
+class RecordedProgress:
+    """The progress of a job that took `seconds`, with `slots` tasks at a time."""
 
     about: str
     slots: int
     seconds: float
     batches: tuple[RecordedBatch, ...]
-    heard: tuple[Heard, ...]
+    events: tuple[ProgressEvent, ...]
 
 
-COURSE: Final = TypeAdapter(RecordedCourse)
+RECORDED_PROGRESS: Final = TypeAdapter(RecordedProgress)
 
 
-def recorded_courses() -> dict[str, Path]:
-    """Return the files of all recorded courses by name."""
-    directory = Path(__file__).parents[1] / "data" / "courses"
+def recorded_progress() -> dict[str, Path]:
+    """Return the files of all records by name."""
+    directory = Path(__file__).parents[1] / "data" / "job_progress"
     return {path.stem: path for path in sorted(directory.glob("*.json"))}
 
 
-def replayed(recorded: RecordedCourse, plan: BatchPlan) -> Iterator[tuple[float, Estimated]]:
+def replayed(recorded: RecordedProgress, plan: BatchPlan) -> Iterator[tuple[float, TimeLeft]]:
     """Yield the estimates during a job, each with its time.
 
     Args:
@@ -104,18 +104,18 @@ def replayed(recorded: RecordedCourse, plan: BatchPlan) -> Iterator[tuple[float,
         for node in batch.nodes
         for goal_id in node.goals
     ]
-    course = Course(states, goals, recorded.slots)
-    for heard in recorded.heard:
-        if heard.what == "step":
-            update = ProgressUpdate(heard.stage, int(heard.step), heard.total)
-            course.advance(_part(heard), update, heard.at)
-            estimated = course.estimate(heard.at)
+    estimator = TimeLeftEstimator(states, goals, recorded.slots)
+    for event in recorded.events:
+        if event.kind == "step":
+            update = ProgressUpdate(event.stage, int(event.step), event.total)
+            estimator.advance(_part(event), update, event.at)
+            estimated = estimator.estimate(event.at)
             assert estimated is not None
-            yield heard.at, estimated
-        elif heard.what == "stop":
-            course.stop(_part(heard), heard.at)
+            yield event.at, estimated
+        elif event.kind == "stop":
+            estimator.stop(_part(event), event.at)
         else:
-            course.apply(_change(heard))
+            estimator.apply(_change(event))
 
 
 def recorded_batch(plan: BatchPlan) -> RecordedBatch:
@@ -137,27 +137,27 @@ def recorded_batch(plan: BatchPlan) -> RecordedBatch:
     return RecordedBatch(plan.number, plan.source_seconds, plan.preparing_seconds, tuple(nodes))
 
 
-def heard_change(change: Change, at: float, batch_of: Mapping[str, int]) -> Sequence[Heard]:
-    """Return what a change says about the course of a job."""
-    heard: list[Heard] = []
+def change_events(change: Change, at: float, batch_of: Mapping[str, int]) -> Sequence[ProgressEvent]:
+    """Return what a change says about the progress of a job."""
+    events: list[ProgressEvent] = []
     match change:
         case RootSaved(batch, result):
-            heard = [Heard(at, "result", batch, "source", step=result.seconds)]
+            events = [ProgressEvent(at, "result", batch, "source", step=result.seconds)]
         case PreparationSaved(batch, name, prepared):
-            heard = [Heard(at, "result", batch, "preparation", name, prepared.seconds)]
+            events = [ProgressEvent(at, "result", batch, "preparation", name, prepared.seconds)]
         case CheckpointSaved(batch, node, adapted, _):
-            heard = [Heard(at, "result", batch, "adaptation", node, adapted.seconds)]
+            events = [ProgressEvent(at, "result", batch, "adaptation", node, adapted.seconds)]
         case ReferenceSaved(batch, reference):
-            heard = [Heard(at, "result", batch, "packaging", step=reference.seconds)]
+            events = [ProgressEvent(at, "result", batch, "packaging", step=reference.seconds)]
         case GoalChanged(goal) if goal.state.ended:
-            heard = [Heard(at, "goal", batch_of[goal.id], "", goal.id, total=int(bool(goal.files)))]
+            events = [ProgressEvent(at, "goal", batch_of[goal.id], "", goal.id, total=int(bool(goal.files)))]
         case GoalsFailed(goal_ids, _):
-            heard = [Heard(at, "goal", batch_of[goal_id], "", goal_id) for goal_id in goal_ids]
-    return heard
+            events = [ProgressEvent(at, "goal", batch_of[goal_id], "", goal_id) for goal_id in goal_ids]
+    return events
 
 
-def _part(heard: Heard) -> Part:
-    return Part(heard.batch, heard.work, heard.name)  # type: ignore[arg-type]
+def _part(event: ProgressEvent) -> Part:
+    return Part(event.batch, event.work, event.name)  # type: ignore[arg-type]
 
 
 def _plan(batch: RecordedBatch, like: BatchPlan) -> BatchPlan:
@@ -193,23 +193,23 @@ def _plan(batch: RecordedBatch, like: BatchPlan) -> BatchPlan:
     )
 
 
-def _change(heard: Heard) -> Change:
-    batch, spent = heard.batch, {"training": heard.step}
+def _change(event: ProgressEvent) -> Change:
+    batch, spent = event.batch, {"training": event.step}
     common: dict[str, Any] = {"spent": spent, "steps": 0}
-    match heard.work:
+    match event.work:
         case "source":
             costs: dict[str, Any] = {"source_costs": {}, "root_costs": {}, "teacher": "", "root": ""}
             return RootSaved(
                 batch, SourceResult(source_accuracy=0.0, teacher_accuracy=0.0, **costs, **common)
             )
         case "preparation":
-            return PreparationSaved(batch, str(heard.name), PrepareResult(prepared=None, **common))
+            return PreparationSaved(batch, str(event.name), PrepareResult(prepared=None, **common))
         case "adaptation":
             adapted = AdaptResult(checkpoint="", costs={}, accuracy=0.0, met=True, reason="", **common)
-            return CheckpointSaved(batch, int(heard.name), adapted)
+            return CheckpointSaved(batch, int(event.name), adapted)
         case "packaging":
             return ReferenceSaved(
                 batch, ReferenceResult(accuracy=None, tuned_accuracy=None, measured={}, spent=spent)
             )
-    state, files = (GoalState.MET, _FILES) if heard.total else (GoalState.FAILED, ())
-    return GoalChanged(Goal(str(heard.name), batch, PackageSpec({}), state=state, files=files))
+    state, files = (GoalState.MET, _FILES) if event.total else (GoalState.FAILED, ())
+    return GoalChanged(Goal(str(event.name), batch, PackageSpec({}), state=state, files=files))

@@ -1,4 +1,4 @@
-"""The course of a running job: how much of its expected time has passed, and when it is expected to end."""
+"""The time left of a running job: how much of its expected time has passed, and how much remains."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from mistify.jobs.job import Goal, ProgressUpdate
-from mistify_server.planning.forecast.course import OVERHEAD_STEPS, batch_seconds
+from mistify_server.planning.forecast.batch_time import OVERHEAD_STEPS, batch_seconds
 from mistify_server.store.changes import (
     Change,
     CheckpointSaved,
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     name: int | str = ""
 
 
-class Estimated(NamedTuple):
+class TimeLeft(NamedTuple):
     """The share of a job's expected time that has passed, and the expected seconds until it ends."""
 
     share: float
@@ -106,7 +106,7 @@ class _Timed:
         return max(0.0, (self.total - self.step) * self.seconds - (elapsed - self.at))
 
 
-class Course:
+class TimeLeftEstimator:
     """Estimates the end of a job from its plan and from the times of its parts so far.
 
     Each kind of work is expected to go on at its own pace, and a network in training with the time of its
@@ -214,7 +214,7 @@ class Course:
                 for goal_id in goal_ids:
                     self._end(goal_id, packaged=False)
 
-    def estimate(self, elapsed: float) -> Estimated | None:
+    def estimate(self, elapsed: float) -> TimeLeft | None:
         """Return the time that has passed and the time left; None if the plan has no expected times.
 
         Args:
@@ -234,7 +234,7 @@ class Course:
         idle = self._idle + (0.0 if self._begun else elapsed - self._free_since)
         active = max(0.0, elapsed - idle)
         self._share = max(self._share, active / (active + left) if left else 1.0)
-        return Estimated(self._share, left * (elapsed + _UNDISTURBED) / (active + _UNDISTURBED))
+        return TimeLeft(self._share, left * (elapsed + _UNDISTURBED) / (active + _UNDISTURBED))
 
     def _time(self, part: Part, update: ProgressUpdate, at: float) -> None:
         """Take the time of training steps into account; steps of another stage take another time."""

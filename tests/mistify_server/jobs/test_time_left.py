@@ -8,12 +8,12 @@ import pytest
 from executors.contract.profile import AlgorithmProfile
 from mistify.jobs.job import Goal, GoalState, PackageFile, ProgressUpdate
 from mistify.jobs.package_spec import PackageSpec
-from mistify_server.jobs.course import Course, Estimated, Part
+from mistify_server.jobs.time_left import Part, TimeLeft, TimeLeftEstimator
 from mistify_server.store.changes import CheckpointSaved, GoalChanged, GoalsFailed, ReferenceSaved, RootSaved
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.estimates import EdgeEstimates, NetworkFeatures
 from mistify_server.tasks.results import AdaptResult, ReferenceResult, SourceResult
-from tests.support.recorded_courses import COURSE, recorded_courses, replayed
+from tests.support.recorded_progress import RECORDED_PROGRESS, recorded_progress, replayed
 
 GOALS = [Goal(name, 0, PackageSpec({"flops": 1.0})) for name in ("a", "b")]
 FILES = (PackageFile("serve.tflite", 1, "0" * 64),)
@@ -44,16 +44,16 @@ def chain_of(plan: BatchPlan) -> BatchPlan:
     return plan.model_copy(update={"nodes": (node(0, None, "a"), node(1, 0, "b")), "source_seconds": 20.0})
 
 
-def course_of(plan: BatchPlan, slots: int = 1) -> Course:
-    return Course([BatchState(plan, None, {})], GOALS, slots)
+def estimator_of(plan: BatchPlan, slots: int = 1) -> TimeLeftEstimator:
+    return TimeLeftEstimator([BatchState(plan, None, {})], GOALS, slots)
 
 
 def steps(step: int, total: int) -> ProgressUpdate:
     return ProgressUpdate("training", step, total)
 
 
-def estimated(course: Course, elapsed: float) -> Estimated:
-    found = course.estimate(elapsed)
+def estimated(estimator: TimeLeftEstimator, elapsed: float) -> TimeLeft:
+    found = estimator.estimate(elapsed)
     assert found is not None
     return found
 
@@ -78,66 +78,66 @@ def adapted(index: int, seconds: float) -> CheckpointSaved:
     return CheckpointSaved(0, index, result)
 
 
-def tune_source(course: Course, seconds: float) -> None:
-    course.advance(SOURCE, STARTING, 0.0)
-    course.stop(SOURCE, seconds)
-    course.apply(source_result(seconds))
+def tune_source(estimator: TimeLeftEstimator, seconds: float) -> None:
+    estimator.advance(SOURCE, STARTING, 0.0)
+    estimator.stop(SOURCE, seconds)
+    estimator.apply(source_result(seconds))
 
 
 def test_before_any_work_the_whole_plan_is_left(plan: BatchPlan) -> None:
-    assert estimated(course_of(chain_of(plan)), 0.0) == (0.0, 230.0)
+    assert estimated(estimator_of(chain_of(plan)), 0.0) == (0.0, 230.0)
 
 
 def test_work_at_the_planned_pace_leaves_the_rest_of_the_plan(plan: BatchPlan) -> None:
-    course = course_of(chain_of(plan))
-    course.advance(SOURCE, STARTING, 0.0)
-    course.advance(SOURCE, steps(150, 450), 10.0)  # loading it takes as long as 150 steps
-    assert estimated(course, 10.0) == (pytest.approx(10 / 230), pytest.approx(220.0))
-    course.stop(SOURCE, 20.0)
-    course.apply(source_result(20.0))
-    course.advance(FIRST, STARTING, 20.0)
-    course.advance(FIRST, steps(50, 450), 50.0)
-    assert estimated(course, 50.0) == (pytest.approx(50 / 230), pytest.approx(180.0))
-    course.stop(FIRST, 110.0)
-    course.apply(adapted(0, 90.0))
-    course.advance(PACKAGES[0], STARTING, 110.0)
-    course.stop(PACKAGES[0], 120.0)
-    course.apply(GoalChanged(MET[0]))
-    assert estimated(course, 120.0) == (pytest.approx(120 / 230), pytest.approx(110.0))
+    estimator = estimator_of(chain_of(plan))
+    estimator.advance(SOURCE, STARTING, 0.0)
+    estimator.advance(SOURCE, steps(150, 450), 10.0)  # loading it takes as long as 150 steps
+    assert estimated(estimator, 10.0) == (pytest.approx(10 / 230), pytest.approx(220.0))
+    estimator.stop(SOURCE, 20.0)
+    estimator.apply(source_result(20.0))
+    estimator.advance(FIRST, STARTING, 20.0)
+    estimator.advance(FIRST, steps(50, 450), 50.0)
+    assert estimated(estimator, 50.0) == (pytest.approx(50 / 230), pytest.approx(180.0))
+    estimator.stop(FIRST, 110.0)
+    estimator.apply(adapted(0, 90.0))
+    estimator.advance(PACKAGES[0], STARTING, 110.0)
+    estimator.stop(PACKAGES[0], 120.0)
+    estimator.apply(GoalChanged(MET[0]))
+    assert estimated(estimator, 120.0) == (pytest.approx(120 / 230), pytest.approx(110.0))
 
 
 def test_networks_are_expected_at_the_pace_of_the_source(plan: BatchPlan) -> None:
-    course = course_of(chain_of(plan))
-    tune_source(course, 60.0)
-    assert estimated(course, 60.0).seconds_left == pytest.approx(3 * 180 + 30, rel=0.1)
+    estimator = estimator_of(chain_of(plan))
+    tune_source(estimator, 60.0)
+    assert estimated(estimator, 60.0).seconds_left == pytest.approx(3 * 180 + 30, rel=0.1)
 
 
 def test_each_kind_of_work_has_its_own_pace(plan: BatchPlan) -> None:
     """Packages take six times as long as planned, networks a third."""
-    course = course_of(chain_of(plan))
-    tune_source(course, 20.0)
-    course.advance(FIRST, STARTING, 20.0)
-    course.stop(FIRST, 50.0)
-    course.apply(adapted(0, 30.0))
-    assert estimated(course, 50.0).seconds_left == pytest.approx(90 / 3 + 30, rel=0.25)
-    course.advance(PACKAGES[0], STARTING, 50.0)
-    course.stop(PACKAGES[0], 110.0)
-    course.apply(GoalChanged(MET[0]))
+    estimator = estimator_of(chain_of(plan))
+    tune_source(estimator, 20.0)
+    estimator.advance(FIRST, STARTING, 20.0)
+    estimator.stop(FIRST, 50.0)
+    estimator.apply(adapted(0, 30.0))
+    assert estimated(estimator, 50.0).seconds_left == pytest.approx(90 / 3 + 30, rel=0.25)
+    estimator.advance(PACKAGES[0], STARTING, 50.0)
+    estimator.stop(PACKAGES[0], 110.0)
+    estimator.apply(GoalChanged(MET[0]))
     # One package says something about others, but not everything.
-    left = estimated(course, 110.0).seconds_left
+    left = estimated(estimator, 110.0).seconds_left
     assert 90 / 3 + 2 * 30 < left < 90 / 3 + 2 * 60
 
 
 def test_a_part_without_steps_is_counted_down_and_then_tells_the_pace(plan: BatchPlan) -> None:
-    course = course_of(chain_of(plan))
-    tune_source(course, 20.0)
-    course.apply(adapted(0, 90.0))
-    course.apply(adapted(1, 90.0))
-    course.advance(PACKAGES[0], STARTING, 20.0)
-    assert estimated(course, 20.0).seconds_left == pytest.approx(30.0)
-    assert estimated(course, 26.0).seconds_left == pytest.approx(24.0)
+    estimator = estimator_of(chain_of(plan))
+    tune_source(estimator, 20.0)
+    estimator.apply(adapted(0, 90.0))
+    estimator.apply(adapted(1, 90.0))
+    estimator.advance(PACKAGES[0], STARTING, 20.0)
+    assert estimated(estimator, 20.0).seconds_left == pytest.approx(30.0)
+    assert estimated(estimator, 26.0).seconds_left == pytest.approx(24.0)
     # It takes 50 seconds instead of 10 so far, so that others are expected to take 30.
-    assert estimated(course, 70.0).seconds_left == pytest.approx(60.0)
+    assert estimated(estimator, 70.0).seconds_left == pytest.approx(60.0)
 
 
 def test_the_steps_of_a_worker_count_more_than_those_of_the_plan(plan: BatchPlan) -> None:
@@ -147,80 +147,80 @@ def test_the_steps_of_a_worker_count_more_than_those_of_the_plan(plan: BatchPlan
     estimates = EdgeEstimates(features=features, source_steps=1, profiles={"own": profile}, scaled=())
     chain = chain_of(plan)
     nodes = tuple(node.model_copy(update={"steps": 30, "algorithm": "own"}) for node in chain.nodes)
-    course = course_of(chain.model_copy(update={"nodes": nodes, "estimates": estimates}))
-    tune_source(course, 20.0)
-    course.advance(FIRST, STARTING, 20.0)
-    course.advance(FIRST, steps(0, 90), 42.5)
-    assert estimated(course, 42.5).seconds_left == pytest.approx(90 * 90 / 40 + 90 + 30)
-    course.advance(FIRST, steps(90, 90), 245.0)
-    assert estimated(course, 245.0).seconds_left == pytest.approx(90 + 30)
+    estimator = estimator_of(chain.model_copy(update={"nodes": nodes, "estimates": estimates}))
+    tune_source(estimator, 20.0)
+    estimator.advance(FIRST, STARTING, 20.0)
+    estimator.advance(FIRST, steps(0, 90), 42.5)
+    assert estimated(estimator, 42.5).seconds_left == pytest.approx(90 * 90 / 40 + 90 + 30)
+    estimator.advance(FIRST, steps(90, 90), 245.0)
+    assert estimated(estimator, 245.0).seconds_left == pytest.approx(90 + 30)
 
 
 def test_time_that_the_job_waits_for_others_is_expected_to_go_on(plan: BatchPlan) -> None:
     """A worker that serves another job half of the time."""
-    course = course_of(chain_of(plan))
-    course.advance(SOURCE, STARTING, 20.0)
-    course.stop(SOURCE, 40.0)
-    course.apply(source_result(20.0))
-    course.advance(FIRST, STARTING, 130.0)
-    course.stop(FIRST, 220.0)
-    course.apply(adapted(0, 90.0))
-    share, left = estimated(course, 220.0)
+    estimator = estimator_of(chain_of(plan))
+    estimator.advance(SOURCE, STARTING, 20.0)
+    estimator.stop(SOURCE, 40.0)
+    estimator.apply(source_result(20.0))
+    estimator.advance(FIRST, STARTING, 130.0)
+    estimator.stop(FIRST, 220.0)
+    estimator.apply(adapted(0, 90.0))
+    share, left = estimated(estimator, 220.0)
     assert left == pytest.approx(2 * 120, rel=0.1)
     assert share == pytest.approx(110 / 230)
 
 
 def test_stages_without_steps_change_nothing(plan: BatchPlan) -> None:
-    course = course_of(chain_of(plan))
-    tune_source(course, 20.0)
-    course.advance(FIRST, STARTING, 20.0)
-    course.advance(FIRST, steps(45, 90), 65.0)
-    before = estimated(course, 65.0)
-    course.advance(FIRST, ProgressUpdate("waiting: the disk is full", 0, 0), 65.0)
-    assert estimated(course, 65.0) == before
+    estimator = estimator_of(chain_of(plan))
+    tune_source(estimator, 20.0)
+    estimator.advance(FIRST, STARTING, 20.0)
+    estimator.advance(FIRST, steps(45, 90), 65.0)
+    before = estimated(estimator, 65.0)
+    estimator.advance(FIRST, ProgressUpdate("waiting: the disk is full", 0, 0), 65.0)
+    assert estimated(estimator, 65.0) == before
 
 
 def test_the_share_never_falls_unless_goals_are_added(plan: BatchPlan) -> None:
     chain = chain_of(plan)
     node = chain.nodes[0].model_copy(update={"steps": 30})
-    course = course_of(chain.model_copy(update={"nodes": (node,)}))
-    tune_source(course, 20.0)
-    share = estimated(course, 20.0).share
-    course.advance(FIRST, STARTING, 20.0)
-    course.advance(FIRST, steps(0, 900), 21.0)
-    assert estimated(course, 21.0).share == share > 0
-    course.grow([chain])
-    assert estimated(course, 21.0).share < share
+    estimator = estimator_of(chain.model_copy(update={"nodes": (node,)}))
+    tune_source(estimator, 20.0)
+    share = estimated(estimator, 20.0).share
+    estimator.advance(FIRST, STARTING, 20.0)
+    estimator.advance(FIRST, steps(0, 900), 21.0)
+    assert estimated(estimator, 21.0).share == share > 0
+    estimator.grow([chain])
+    assert estimated(estimator, 21.0).share < share
 
 
 def test_nothing_is_left_of_goals_that_have_failed(plan: BatchPlan) -> None:
-    course = course_of(chain_of(plan))
-    course.apply(GoalsFailed(["b"], "because"))
-    assert estimated(course, 0.0).seconds_left == pytest.approx(130.0)
-    course.apply(GoalsFailed(["a"], "because"))
-    assert estimated(course, 9.0) == (1.0, 0.0)
+    estimator = estimator_of(chain_of(plan))
+    estimator.apply(GoalsFailed(["b"], "because"))
+    assert estimated(estimator, 0.0).seconds_left == pytest.approx(130.0)
+    estimator.apply(GoalsFailed(["a"], "because"))
+    assert estimated(estimator, 9.0) == (1.0, 0.0)
 
 
 def test_the_source_is_measured_once_goals_have_packages(plan: BatchPlan) -> None:
-    course = course_of(chain_of(plan))
-    tune_source(course, 20.0)
+    estimator = estimator_of(chain_of(plan))
+    tune_source(estimator, 20.0)
     for goal in MET:
-        course.apply(GoalChanged(goal))
-    assert estimated(course, 20.0).seconds_left == pytest.approx(10.0)
-    course.apply(ReferenceSaved(0, ReferenceResult(accuracy=0.5, tuned_accuracy=0.5, measured={})))
-    assert estimated(course, 230.0) == (1.0, 0.0)
+        estimator.apply(GoalChanged(goal))
+    assert estimated(estimator, 20.0).seconds_left == pytest.approx(10.0)
+    estimator.apply(ReferenceSaved(0, ReferenceResult(accuracy=0.5, tuned_accuracy=0.5, measured={})))
+    assert estimated(estimator, 230.0) == (1.0, 0.0)
 
 
 def test_a_restarted_job_continues_its_estimate(plan: BatchPlan) -> None:
     chain, root, first = chain_of(plan), source_result(30.0), adapted(0, 120.0)
-    running = course_of(chain)
+    running = estimator_of(chain)
     tune_source(running, 30.0)
     running.advance(FIRST, STARTING, 30.0)
     running.stop(FIRST, 150.0)
     running.apply(first)
     running.apply(GoalChanged(MET[0]))
     state = BatchState(chain, root.result, {0: first.result})
-    restarted = Course([state], [MET[0], GOALS[1]], 1, 150.0)
+    restarted = TimeLeftEstimator([state], [MET[0], GOALS[1]], 1, 150.0)
     running.advance(SECOND, STARTING, 150.0)
     restarted.advance(SECOND, STARTING, 150.0)
     assert estimated(restarted, 160.0) == estimated(running, 160.0)
@@ -231,28 +231,28 @@ def test_goals_on_two_paths_are_adapted_at_the_same_time(plan: BatchPlan) -> Non
     split = chain.model_copy(
         update={"nodes": tuple(node.model_copy(update={"parent": None}) for node in chain.nodes)}
     )
-    assert estimated(course_of(split, slots=2), 0.0) == (0.0, 130.0)
+    assert estimated(estimator_of(split, slots=2), 0.0) == (0.0, 130.0)
 
 
 def test_added_goals_lengthen_a_job(plan: BatchPlan) -> None:
     chain = chain_of(plan)
-    course = course_of(chain.model_copy(update={"nodes": chain.nodes[:1]}))
-    assert estimated(course, 0.0) == (0.0, 130.0)
-    course.grow([chain])
-    assert estimated(course, 0.0) == (0.0, 230.0)
+    estimator = estimator_of(chain.model_copy(update={"nodes": chain.nodes[:1]}))
+    assert estimated(estimator, 0.0) == (0.0, 130.0)
+    estimator.grow([chain])
+    assert estimated(estimator, 0.0) == (0.0, 230.0)
 
 
 def test_without_expected_times_there_is_no_estimate(plan: BatchPlan) -> None:
-    assert course_of(plan).estimate(5.0) is None
+    assert estimator_of(plan).estimate(5.0) is None
 
 
-@pytest.mark.parametrize("name", recorded_courses())
+@pytest.mark.parametrize("name", recorded_progress())
 def test_the_time_left_of_real_jobs_is_seldom_off_by_more_than_a_third(plan: BatchPlan, name: str) -> None:
     """From the first fifth of a job on; in its last tenth, seconds count more than shares.
 
     How often networks are tuned until they reach a target is hard to foresee.
     """
-    recorded = COURSE.validate_json(recorded_courses()[name].read_bytes())
+    recorded = RECORDED_PROGRESS.validate_json(recorded_progress()[name].read_bytes())
     errors = [
         abs(estimate.seconds_left / (recorded.seconds - at) - 1)
         for at, estimate in replayed(recorded, plan)

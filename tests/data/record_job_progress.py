@@ -1,8 +1,9 @@
-"""Record the course of a job, from which the tests of its time left are made.
+"""Record the progress of a job, from which the tests of its time left are made.
 
-Run `taskset -c 0 python -m tests.data.make_courses CONFIG NAME [--about TEXT] [--data-root DIR]` with the
-server's dependencies: it writes `courses/NAME.json`. Tests only read the files. Their times are processor
-time of the server and its worker on one core, so that other work on the machine does not count.
+Run `taskset -c 0 python -m tests.data.record_job_progress CONFIG NAME [--about TEXT] [--data-root DIR]`
+with the server's dependencies: it writes `job_progress/NAME.json`. Tests only read the files. Their times
+are processor time of the server and its worker on one core, so that other work on the machine does not
+count.
 """
 
 import argparse
@@ -21,14 +22,20 @@ import psutil
 from mistify.jobs.job import Goal, JobState, ProgressUpdate
 from mistify_client.rpc.porting import PortingClient
 from mistify_server.jobs import job_runner
-from mistify_server.jobs.course import Course, Part
 from mistify_server.jobs.log import JobLog
+from mistify_server.jobs.time_left import Part, TimeLeftEstimator
 from mistify_server.server import ServerSettings, running_server
 from mistify_server.store.changes import Change
 from mistify_server.store.plans import BatchState
-from tests.support.recorded_courses import COURSE, Heard, RecordedCourse, heard_change, recorded_batch
+from tests.support.recorded_progress import (
+    RECORDED_PROGRESS,
+    ProgressEvent,
+    RecordedProgress,
+    change_events,
+    recorded_batch,
+)
 
-HERE = Path(__file__).parent / "courses"
+HERE = Path(__file__).parent / "job_progress"
 
 #: Least number of seconds between two records of the steps of a part.
 _LEAST = 0.5
@@ -50,56 +57,56 @@ class _Processor:
 
 
 class _Recorder:
-    """Makes courses that record what they hear."""
+    """Makes estimators that record what they are told."""
 
     def __init__(self) -> None:
-        self.heard: list[Heard] = []
+        self.events: list[ProgressEvent] = []
         self.states: Sequence[BatchState] = ()
         self.slots = 0
 
     def __call__(
         self, states: Sequence[BatchState], goals: Iterable[Goal], slots: int, elapsed: float
-    ) -> Course:
+    ) -> TimeLeftEstimator:
         self.states, self.slots = states, slots
-        heard, goals = self.heard, list(goals)
+        events, goals = self.events, list(goals)
         batch_of = {goal.id: goal.batch for goal in goals}
 
-        class Recorded(Course):
+        class Recorded(TimeLeftEstimator):
             now = elapsed
 
             def advance(self, part: Part, update: ProgressUpdate, at: float) -> None:
                 super().advance(part, update, at)
                 self.now = round(at, 2)
                 steps = update.step, update.total_steps, update.stage
-                heard.append(Heard(self.now, "step", *part, *steps))
+                events.append(ProgressEvent(self.now, "step", *part, *steps))
 
             def stop(self, part: Part, at: float) -> None:
                 super().stop(part, at)
                 self.now = round(at, 2)
-                heard.append(Heard(self.now, "stop", *part))
+                events.append(ProgressEvent(self.now, "stop", *part))
 
             def apply(self, change: Change) -> None:
                 super().apply(change)
-                for each in heard_change(change, self.now, batch_of):
+                for each in change_events(change, self.now, batch_of):
                     part = Part(each.batch, each.work, each.name)  # type: ignore[arg-type]
-                    seconds = round(self._spent[part], 2) if each.what == "result" else 0.0
-                    heard.append(replace(each, step=seconds))
+                    seconds = round(self._spent[part], 2) if each.kind == "result" else 0.0
+                    events.append(replace(each, step=seconds))
 
         return Recorded(states, goals, slots, elapsed)
 
 
-async def _record(arguments: argparse.Namespace, store: Path) -> RecordedCourse:
+async def _record(arguments: argparse.Namespace, store: Path) -> RecordedProgress:
     recorder = _Recorder()
     settings = ServerSettings(store, listen="127.0.0.1:0", slots=1, data_roots=arguments.data_root)
     clock = _Processor()
     logs = partial(JobLog, clock=clock)
-    with mock.patch.multiple(job_runner, Course=recorder, JobLog=logs):
+    with mock.patch.multiple(job_runner, TimeLeftEstimator=recorder, JobLog=logs):
         async with running_server(settings) as (address, _):
             job = await asyncio.to_thread(_ended, str(address), arguments.config.read_text())
     assert job.state is JobState.DONE, job.reason
     batches = tuple(recorded_batch(state.plan) for state in recorder.states)
-    return RecordedCourse(
-        arguments.about, recorder.slots, round(job.seconds, 2), batches, tuple(_thinned(recorder.heard))
+    return RecordedProgress(
+        arguments.about, recorder.slots, round(job.seconds, 2), batches, tuple(_thinned(recorder.events))
     )
 
 
@@ -112,13 +119,13 @@ def _ended(address: str, config: str) -> Any:
         return client.job(job)
 
 
-def _thinned(heard: Iterable[Heard]) -> Iterable[Heard]:
+def _thinned(events: Iterable[ProgressEvent]) -> Iterable[ProgressEvent]:
     """Leave out steps that soon follow others of the same part, except the first and the last ones."""
-    latest: dict[tuple[object, ...], Heard] = {}
-    for each in heard:
+    latest: dict[tuple[object, ...], ProgressEvent] = {}
+    for each in events:
         part = each.batch, each.work, each.name
         before = latest.get(part)
-        between = each.what == "step" and 0 < each.step < each.total
+        between = each.kind == "step" and 0 < each.step < each.total
         if between and before is not None and each.at - before.at < _LEAST and before.total == each.total:
             continue
         latest[part] = each
@@ -136,7 +143,9 @@ def main() -> None:
     with TemporaryDirectory() as store:
         recorded = asyncio.run(_record(arguments, Path(store)))
     HERE.mkdir(exist_ok=True)
-    (HERE / f"{arguments.name}.json").write_bytes(COURSE.dump_json(recorded, exclude_defaults=True) + b"\n")
+    (HERE / f"{arguments.name}.json").write_bytes(
+        RECORDED_PROGRESS.dump_json(recorded, exclude_defaults=True) + b"\n"
+    )
 
 
 if __name__ == "__main__":
