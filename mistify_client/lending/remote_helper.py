@@ -240,27 +240,37 @@ class RemoteHelper:
             if self._closed:
                 break
             try:
-                stream = self._opened()
+                stream = self._connected()
+                self._changed.clear()
+                self.is_trusted = False
+                self._stream = stream
+                logger.info("%s helps", self.address)
+                while self._stream is stream and not self._closed:
+                    self._changed.wait(_PROBE_SECONDS)
+                    self._look_after(stream)
             except HelperError as error:
                 self._rest(str(error))
-                continue
-            try:
-                ready = stream.load(self._network.digests, self._network.starts, _LOADING_SECONDS)
-                self.speed = HelperSpeed(ready.segment_ms)
-                self._rate = RateLimit(ready.rate, _USED, self._clock) if ready.rate else None
-                for _ in range(_PROBES):
-                    self._probe(stream)
-            except HelperError as error:
-                stream.close()
-                self._rest(str(error))
-                continue
-            self._changed.clear()
-            self.is_trusted = False
-            self._stream = stream
-            logger.info("%s helps", self.address)
-            while self._stream is stream and not self._closed:
-                self._changed.wait(_PROBE_SECONDS)
-                self._look_after(stream)
+            except Exception as error:  # such as too little memory: nobody else would connect again
+                self.drop(f"{self.address} cannot be asked: {type(error).__name__}: {error}")
+        self.close()  # also a session that has begun since then
+
+    def _connected(self) -> HelperStream:
+        """Begin a session, load the network, and measure the link.
+
+        Raises:
+            HelperError: The helper cannot be asked, or does not answer as it should.
+        """
+        stream = self._opened()
+        try:
+            ready = stream.load(self._network.digests, self._network.starts, _LOADING_SECONDS)
+            self.speed = HelperSpeed(ready.segment_ms)
+            self._rate = RateLimit(ready.rate, _USED, self._clock) if ready.rate else None
+            for _ in range(_PROBES):
+                self._probe(stream)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
 
     def _opened(self) -> HelperStream:
         """Begin a session, with the token and the certificate as they are now.

@@ -16,6 +16,7 @@ from typing import Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
+from typing_extensions import override
 
 from mistify_server.tracing.context import TraceContext, current_traceparent
 
@@ -67,9 +68,22 @@ _WRITING: Final[Mapping[LogFormat, Sequence[Processor]]] = {
 }
 
 
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to a stream, and drops those for which it has no room, as on a full disk."""
+
+    @override
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Report errors, except those of writing: standard error may lead back here through a pipe.
+
+        The reports would fill it, and their only reader, which would also write them, would wait for itself.
+        """
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 def log_handler(chosen: LogFormat, stream: TextIO) -> logging.Handler:
     """Return a handler that writes records to a stream."""
-    handler = logging.StreamHandler(stream)
+    handler = _LineHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_WRITING[chosen]],

@@ -100,14 +100,14 @@ class TaskLoop:
     def read_orders(self) -> None:
         """Receive orders until the parent ends, then end this process.
 
-        An invalid order also ends the process, with a traceback in its log: the server must have been
-        upgraded.
+        So does any failure, with a traceback in its log: nobody else reads orders. The server must have been
+        upgraded if one is invalid.
         """
         try:
             for line in sys.stdin:
                 self._busy.set()
                 self._orders.put(Order.model_validate_json(line))
-        except ValueError:
+        except Exception:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)

@@ -14,6 +14,7 @@ from mistify_client.lending.packages import LentPackages
 from mistify_client.lending.quotas import Quotas
 from mistify_client.lending.worker import WorkerLimits
 from tests.support.paths import DATA
+from tests.support.processes import children_that_run
 
 TOKEN = "only for tests"  # noqa: S105
 LIMITS = WorkerLimits(memory=300_000_000, threads=1)
@@ -44,6 +45,11 @@ def helper(
     packages = LentPackages([Package.open(package)])
     with serving(packages, Quotas(clients, rate, limits), address, token=token) as shown:
         yield shown
+
+
+def workers() -> set[int]:
+    """Return the processes of sessions; those of an earlier helper may not have ended yet."""
+    return {*children_that_run("mistify_client.lending.worker")}
 
 
 def until(condition: Callable[[], bool]) -> None:

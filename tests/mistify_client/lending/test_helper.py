@@ -24,7 +24,7 @@ from mistify_client.lending.quotas import Quotas
 from mistify_client.lending.rate_limit import RateLimit
 from mistify_client.lending.sessions import PROBE_BYTES
 from tests.mistify_client.chains import load_chain
-from tests.mistify_client.lending.conftest import LIMITS, TOKEN, helper, until
+from tests.mistify_client.lending.conftest import LIMITS, TOKEN, helper, until, workers
 from tests.mistify_client.lending.raw_client import (
     RawClient,
     inference,
@@ -33,7 +33,6 @@ from tests.mistify_client.lending.raw_client import (
     raw_client,
 )
 from tests.support.paths import DATA
-from tests.support.processes import children_that_run
 
 
 def features(package: Path) -> list[dict[str, np.ndarray]]:
@@ -239,15 +238,11 @@ def test_a_process_of_blocks_gets_no_more_memory_than_its_limit() -> None:
     assert ended.stdout == "refused\n"
 
 
-def workers() -> list[int]:
-    return children_that_run("mistify_client.lending.worker")
-
-
 def test_a_process_of_blocks_that_dies_ends_its_session_and_no_other(float_package) -> None:
-    tensors = features(float_package)[0]
+    tensors, others = features(float_package)[0], workers()
     with helper(float_package) as address, raw_client(address) as first, raw_client(address) as second:
         first.asked(network=network_message(float_package))
-        (worker,) = workers()
+        (worker,) = workers() - others
         second.asked(network=network_message(float_package))
         os.kill(worker, signal.SIGKILL)
         error = first.refused(inference=inference(float_package, 1, 0, tensors))
@@ -256,11 +251,12 @@ def test_a_process_of_blocks_that_dies_ends_its_session_and_no_other(float_packa
 
 
 def test_the_process_of_a_device_that_leaves_is_ended(float_package) -> None:
+    others = workers()
     with helper(float_package) as address:
         with raw_client(address) as client:
             client.asked(network=network_message(float_package))
-            assert len(workers()) == 1
-        until(lambda: not workers())
+            assert len(workers() - others) == 1
+        until(lambda: not workers() - others)
 
 
 def test_new_sessions_get_the_blocks_of_a_package_that_was_replaced(float_package, tmp_path) -> None:

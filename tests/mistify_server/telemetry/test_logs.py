@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,27 @@ def test_lines_of_libraries_become_json_as_well(tmp_path: Path) -> None:
         grpc.channel_ready_future(channel).result(60)
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert any("chttp2" in line["event"] for line in lines if line["level"] == "warning")
+
+
+WRITING = """
+import logging, sys
+from mistify_server.telemetry.logs import LogFormat, set_up_log
+set_up_log(LogFormat(sys.argv[1]))
+for number in range(2_000):
+    logging.warning("line %d", number)
+    print(number)
+"""
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_a_log_on_a_full_disk_stops_nothing(log_format: LogFormat) -> None:
+    """Errors of logging are written to standard error, which is the log."""
+    with Path("/dev/full").open("w") as disk:
+        command = [sys.executable, "-c", WRITING, log_format]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=disk, text=True, timeout=60, check=False
+        )
+    assert done.stdout.splitlines() == [str(number) for number in range(2_000)]
 
 
 def test_the_reason_of_a_failed_start_is_in_the_log(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Notifications of PostgreSQL, by which servers learn of each other's changes."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -14,6 +15,8 @@ CHANNEL: Final = "mistify"
 #: Seconds after which the end of the block is noticed, and after which a lost connection is made again.
 _LOOK_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 class Listener:
@@ -47,6 +50,9 @@ class Listener:
             try:
                 self._receive()
             except (DBAPIError, psycopg.Error):  # the log of the server's lock says so
+                self._ended.wait(_RETRY_SECONDS)
+            except Exception:  # or else nobody would receive what comes later
+                _log.exception("the changes of other servers are missed because of an internal error")
                 self._ended.wait(_RETRY_SECONDS)
 
     def _receive(self) -> None:

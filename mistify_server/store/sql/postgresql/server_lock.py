@@ -176,6 +176,10 @@ class ServerLock:
                 self._disconnect()
             failure = failure_of(error)
             self._note_outage(error if failure is None else failure.detail)
+        except Exception:  # or else nobody would check the lock any more
+            _log.exception("the lock of %s cannot be checked because of an internal error", self._name)
+            self._disconnect()
+            self._note_outage("its lock cannot be checked")
         else:
             if not self._reachable:
                 self._reachable = True

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from mistify.jobs.job import Job, JobState
 from mistify_server.store.changes import Submission
 from mistify_server.store.directory import open_store
@@ -20,3 +22,18 @@ def test_others_hear_of_a_new_job_that_no_server_has(
             store.jobs.create(Submission(job, [], "[]", None), owner=owner)
         wait_for(lambda: "free" in heard)
     assert "owned" not in heard
+
+
+def test_changes_are_heard_after_an_internal_error(
+    cluster: Cluster, tmp_path: Path, wait_for: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    path, heard = bound_to(cluster.new_database(), tmp_path / "store"), list[str]()
+
+    def failing_at_first(job_id: str) -> None:
+        heard.append(job_id)
+        if len(heard) == 1:
+            raise ValueError(job_id)
+
+    with open_store(path) as store, store.leases.announced(failing_at_first):
+        wait_for(lambda: len(heard) > 1)
+    assert "the changes of other servers are missed because of an internal error" in caplog.text
