@@ -112,9 +112,12 @@ class MistifyError(Exception):
 #: Name in errors for a config whose file is unknown, for example on a server.
 THE_CONFIG = "the config"
 
+#: What errors in a config end with, because all of it is checked first.
+NOTHING_STARTED = "nothing was started"
+
 
 def invalid_config(problems: Iterable[Problem], source: str = THE_CONFIG) -> MistifyError:
     """Return an error with all problems of one config."""
     problems = tuple(problems)
     count = counted(len(problems), "problem")
-    return MistifyError(ErrorCode.INVALID_CONFIG, f"{source}: {count}, nothing was started", problems)
+    return MistifyError(ErrorCode.INVALID_CONFIG, f"{source}: {count}, {NOTHING_STARTED}", problems)

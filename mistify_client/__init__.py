@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mistify.extras import require_extra
+
 if TYPE_CHECKING:
     from mistify.errors import ErrorCode, MistifyError, Problem
     from mistify.package.manifest import Branch, Manifest, TensorInfo
@@ -65,4 +67,5 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_extra("client", f"{__name__}.{name}")
     return getattr(import_module(_MODULES[name]), name)

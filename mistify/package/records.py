@@ -87,8 +87,12 @@ def read_content(directory: Path, name: str) -> bytes:
 def _why(directory: Path, name: str) -> str:
     if not directory.exists():
         return "there is no such directory"
-    packages = sorted(file.parent for at in (f"*/{name}", f"goals/*/{name}") for file in directory.glob(at))
-    return f"it has no {name}" + (f'; did you mean "{packages[0]}"?' if packages else "")
+    if directory.is_file():
+        reason, patterns, searched = "it is a file", [name], directory.parent
+    else:
+        reason, patterns, searched = f"it has no {name}", [f"*/{name}", f"goals/*/{name}"], directory
+    packages = sorted(file.parent for pattern in patterns for file in searched.glob(pattern))
+    return reason + (f'; did you mean "{packages[0]}"?' if packages else "")
 
 
 def parse_record(path: Path, content: bytes, kind: type[_Kind], newest: int) -> _Kind:

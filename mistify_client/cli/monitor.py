@@ -152,10 +152,11 @@ def target(
             state.directory.mkdir(parents=True, exist_ok=True)
         with locked(state.directory) if writes else nullcontext():  # others may change targets as well
             changes = ({} if reset else read_changes(state.targets)) | assigned
-            check_accuracy(Targets.model_validate(changes), _metric(package), "the targets")
+            changed = Targets.model_validate(changes)
+            check_accuracy(changed, _metric(package), "the targets")
             if writes:
                 write_changes(state.targets, changes)
-        for name, value in changes.items():
+        for name, value in changed.model_dump(mode="json", include=set(changes)).items():
             typer.echo(f"{name}: {value or 'none'}")
         if not changes:
             typer.echo("as in the config")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mistify.costs.catalogue import HOST
-from mistify.errors import MistifyError
+from mistify.errors import NOTHING_STARTED, MistifyError
 from mistify.files.writing import write_json
 from mistify.package.manifest import Manifest
 from mistify_client.adapting.storage import AdaptationState
@@ -126,7 +126,7 @@ class Monitor:
         try:
             self._configure(self._load_config())
         except (MistifyError, OSError) as error:
-            self._journal.problem("config", str(error))
+            self._journal.problem("config", _described(error))
         else:
             self._journal.problem("config", None)
             self._journal.note("config", "read again")
@@ -203,7 +203,7 @@ class Monitor:
             if not self._targets.refresh():
                 return
         except MistifyError as error:
-            self._journal.problem("targets", str(error))
+            self._journal.problem("targets", _described(error))
             return
         self._journal.problem("targets", None)
         if self._targets.current != before:
@@ -285,7 +285,8 @@ class Monitor:
 def _described(error: Exception) -> str:
     """Return an error for the log; one that nobody expected, such as that of a plug-in, with its type."""
     expected = isinstance(error, MistifyError | OSError)
-    return str(error) if expected else f"{type(error).__name__}: {error}"
+    text = str(error) if expected else f"{type(error).__name__}: {error}"
+    return text.replace(NOTHING_STARTED, "the earlier settings apply")
 
 
 def run(monitor: Monitor, journal: Journal, wait: SignalWaiter) -> None:

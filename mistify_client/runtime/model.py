@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 from weakref import WeakSet
 
 import numpy.typing as npt
@@ -83,6 +83,15 @@ class PortedModel:
         self._noticed, self._retry_at = -1 if loaded is None else loaded.generation, math.inf
         self._noticing, self._loading = threading.Lock(), threading.Lock()
         self._last = threading.local()
+
+    def __repr__(self) -> str:
+        """Return the class and the package's directory."""
+        return f"PortedModel({str(self._package)!r})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: the network, locks and statistics belong to this process."""
+        hint = f"call mistify_client.load({str(self._package)!r}) there instead"
+        raise TypeError(f"a model cannot be copied or sent to another process; {hint}")
 
     @property
     def _loaded(self) -> LoadedPackage:

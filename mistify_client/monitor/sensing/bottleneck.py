@@ -112,7 +112,8 @@ class Diagnosis:
 def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> Diagnosis | None:
     """Return why inferences are too slow; None if they are not.
 
-    Queueing is the cause if calls wait at least half as long as the network takes; any call takes some time.
+    The calls are the cause if at least half as much time passes before the network starts as it takes; any
+    call takes some time.
     A smaller network helps if the fixed time is below the target. If the fixed time is unknown, and the
     network waits most of the time, the waiting time is taken as fixed: it might shrink with the network, but
     there is no evidence for that.
@@ -127,7 +128,8 @@ def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> 
     takes, before = format_time(timing.latency_ms, _DIGITS), format_time(timing.before_ms, _DIGITS)
     if timing.latency_ms <= limit_ms and timing.before_ms >= _MUCH * timing.latency_ms:
         reason = (
-            f"the network takes {takes}, but calls take {before} before it runs: they wait for each other"
+            f"the network takes {takes}, but {before} pass between a call and its start: calls wait for each "
+            "other, or inputs take long to check and convert"
         )
         return Diagnosis(Cause.CALLS, False, reason)
     if fixed_ms is not None and fixed_ms >= limit_ms:

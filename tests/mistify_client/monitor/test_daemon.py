@@ -46,6 +46,11 @@ def test_an_impossible_accuracy_is_refused_and_changes_nothing(package):
     assert shown("target", "--package", package).stdout == "accuracy: 90%\n"
 
 
+def test_targets_are_shown_with_their_units(package):
+    changed = shown("target", "latency=3", "memory=2e6", "energy=0.5", "accuracy=none", "--package", package)
+    assert changed.stdout == "latency: 3ms\naccuracy: none\nmemory: 2MB\nenergy: 500uJ\n"
+
+
 def test_two_commands_that_change_targets_at_once_keep_both_changes(package, monkeypatch):
     state, lock, asked = MonitorState.of(package), fcntl.flock, threading.Event()
     state.directory.mkdir(parents=True)
@@ -81,7 +86,9 @@ def test_the_daemon_reloads_its_config(package, config, start):
     daemon.until(event="switch", option="branch-2")
     config.write_text("interval = 5")
     daemon.process.send_signal(signal.SIGHUP)
-    assert "write its unit" in daemon.until(event="problem", about="config")["reason"]
+    reason = daemon.until(event="problem", about="config")["reason"]
+    assert "write its unit" in reason
+    assert "1 problem, the earlier settings apply" in reason
     config.write_text(CONFIG.replace("60min", "1ns"))
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until(event="config")

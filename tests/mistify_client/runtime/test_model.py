@@ -1,4 +1,6 @@
+import copy
 import json
+import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -145,6 +147,22 @@ def test_the_error_names_a_package_below_the_directory(package, tmp_path, direct
 def test_the_error_says_that_there_is_no_directory(tmp_path):
     with pytest.raises(MistifyError, match="is not a package: there is no such directory"):
         load(tmp_path / "missing")
+
+
+def test_the_error_for_a_file_of_a_package_names_its_directory(package):
+    with pytest.raises(MistifyError) as caught:
+        load(package / "serve.tflite")
+    assert str(caught.value).endswith(
+        f'serve.tflite is not a package: it is a file; did you mean "{package}"?'
+    )
+
+
+def test_a_model_cannot_be_sent_to_another_process(package):
+    model = load(package)
+    assert repr(model) == f"PortedModel('{package}')"
+    for send in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"cannot be copied .* call mistify_client\.load\("):
+            send(model)
 
 
 def test_the_error_names_a_directory_without_a_package(tmp_path):
