@@ -46,10 +46,10 @@ _REDUCTIONS: Final = (
 _DATA: Final[Mapping[str, tuple[int, ...]]] = {
     **dict.fromkeys(
         (
-            "BatchNormalization", "Clip", "Conv", "ConvTranspose", "Dropout", "Expand", "Gather", "Gemm",
-            "GroupNormalization", "InstanceNormalization", "LayerNormalization", "PRelu", "Pad",
-            "RMSNormalization", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Unsqueeze", "Upsample",
-            *_REDUCTIONS,
+            "BatchNormalization", "Clip", "Conv", "ConvTranspose", "CumSum", "Dropout", "Expand", "Gather",
+            "Gemm", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "OneHot", "PRelu",
+            "Pad", "RMSNormalization", "Reshape", "Resize", "STFT", "Slice", "Split", "Squeeze", "Tile",
+            "Unsqueeze", "Upsample", *_REDUCTIONS,
         ),
         (0,),
     ),
@@ -66,22 +66,24 @@ _OF_EXAMPLES: Final[Mapping[str, Mapping[int, int]]] = {
 #: Operators that combine two tensors of equal importance.
 _COMBINING: Final = frozenset([
     "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "MatMul", "Max",
-    "Min", "Mul", "Or", "Pow", "Sub", "Sum",
+    "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Xor",
 ])  # fmt: skip
 
 #: Operators whose data have a batch by definition.
 _WITH_BATCH: Final = frozenset([
     "Attention", "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "Flatten",
     "GRU", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "InstanceNormalization",
-    "LSTM", "MaxPool", "RNN", "Resize", "RotaryEmbedding", "SpaceToDepth", "Upsample",
+    "LRN", "LSTM", "STFT", "MaxPool", "RNN", "Resize", "RotaryEmbedding", "SpaceToDepth", "Upsample",
 ])  # fmt: skip
 
 #: Operator -> default of its attribute `axis`, if it counts from the front.
-_DEFAULT_AXIS: Final[Mapping[str, int]] = {"ArgMax": 0, "ArgMin": 0, "Gather": 0, "Split": 0}
+_DEFAULT_AXIS: Final[Mapping[str, int]] = {
+    "ArgMax": 0, "ArgMin": 0, "Gather": 0, "GatherElements": 0, "Split": 0,
+}  # fmt: skip
 
 #: Operator -> its input that lists axes.
 _AXES: Final[Mapping[str, int]] = {
-    **dict.fromkeys(_REDUCTIONS, 1), "Pad": 3, "Slice": 3, "Squeeze": 1, "Unsqueeze": 1,
+    **dict.fromkeys(_REDUCTIONS, 1), "CumSum": 1, "Pad": 3, "Slice": 3, "Squeeze": 1, "Unsqueeze": 1,
 }  # fmt: skip
 
 #: Type -> largest error of a rounding.
@@ -309,7 +311,7 @@ def _add_batch(node: NodeProto, data: Sequence[str], arrays: dict[str, Array]) -
     """Put a batch in front of the data, and count axes from behind it."""
     combined = arrays if node.op_type in _COMBINING else data
     rank = max(arrays[name].ndim for name in combined)
-    if node.op_type in ("Expand", "Reshape"):
+    if node.op_type in ("Expand", "Reshape", "Tile"):
         # A size of 0 in a reshape is that of the data: the batch.
         first = 0 if node.op_type == "Reshape" else 1
         arrays[node.input[1]] = np.array([first, *arrays[node.input[1]]])

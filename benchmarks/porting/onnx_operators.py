@@ -46,6 +46,10 @@ REFUSALS: Final[Sequence[Refusal]] = (
         r"(add|mul|sub)_u?int(8|16)|sub_uint(32|64)", "computes with integers that may wrap around",
         "integers that wrap around",
     ),
+    Refusal(
+        r"mod_float_edge_cases_fmod_0_\w+", "differ from ONNX's by nan", "remainders of a division by zero"
+    ),
+    Refusal(r"onehot_with_(negative_)?axis", "indices that are no integers", "indices that are no integers"),
     Refusal(r"pow_types_int\d\d_\w*", "raises integers to a power", "integers"),
     Refusal(
         r"\w+_empty_set\w*|split_zero_size\w*|reshape_allowzero_reordered|slice_start_out_of_bounds",
@@ -85,7 +89,8 @@ LIMITS: Final[Mapping[str, str]] = {
     "ConvTranspose": "more than 32 groups",
     "Einsum": "more than two operands; constants that are not summed over",
     "MatMul": "products of vectors for each example",
-    "Pad": "removing entries",
+    "GatherElements": "indices that differ along several axes; integers",
+    "Pad": "removing entries at one end and repeating others",
     "Upsample": "other tensors than images",
 }
 

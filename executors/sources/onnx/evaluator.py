@@ -12,6 +12,7 @@ from onnx import ModelProto, NodeProto
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_attention import Attention_23
+from onnx.reference.ops.op_pad import Pad_18
 from onnx.reference.ops.op_rnn import RNN_14
 
 from executors.sources.onnx.batch import Array
@@ -25,6 +26,9 @@ _ATTENTION: Final = 23
 #: From this version on, the evaluator resizes.
 _RESIZES: Final = 11
 
+#: From this version on, the amounts of padding are inputs.
+_PADS_BY_INPUTS: Final = 11
+
 #: From this version on, the evaluator's batch norms use the stored statistics.
 _STORED_STATISTICS: Final = 14
 
@@ -32,11 +36,16 @@ _STORED_STATISTICS: Final = 14
 def evaluator(model: ModelProto) -> ReferenceEvaluator:
     """Return an evaluator for a model; some operators are computed by the classes of this module."""
     version = next(each.version for each in model.opset_import if not each.domain)
-    corrected: list[type[OpRun]] = [AveragePool, ConvTranspose, GlobalMaxPool, LRN, LpNormalization, RNN]
+    corrected: list[type[OpRun]] = [
+        *(AveragePool, ConvTranspose, GatherElements, GlobalMaxPool),
+        *(LRN, LpNormalization, RNN),
+    ]
     if version >= _ATTENTION:
         corrected.append(Attention)
     if version < _STORED_STATISTICS:
         corrected.append(BatchNormalization)
+    if version >= _PADS_BY_INPUTS:
+        corrected.append(Pad)
     if version < _RESIZES:
         corrected += [Resize, Upsample]
     if version < _SOFTMAX_ALONG_AXIS:
@@ -172,6 +181,13 @@ def _kept(axis: int, same: int, full: int, options: Mapping[str, Any]) -> tuple[
     return before, full - before - after
 
 
+class GatherElements(OpRun):  # type: ignore[misc]
+    """The entries at indices; the evaluator takes those that are too large modulo the size."""
+
+    def _run(self, x: Array, indices: Array, axis: int | None = None) -> tuple[Array]:
+        return (np.take_along_axis(x, indices.astype(np.int64), axis or 0),)
+
+
 class GlobalMaxPool(OpRun):  # type: ignore[misc]
     """Maxima over all positions; for signals, the evaluator reduces the channels as well."""
 
@@ -189,6 +205,24 @@ class MaxPool(OpRun):  # type: ignore[misc]
         padding = _padding(x.shape[2:], kernel_shape, **options)
         axes = tuple(range(-len(kernel_shape), 0))
         return (_windows(x, kernel_shape, padding, -np.inf, **options).max(axes).astype(x.dtype),)
+
+
+class Pad(Pad_18):  # type: ignore[misc]
+    """Padding by amounts that may be negative and then remove entries; the evaluator refuses these."""
+
+    def _run(
+        self,
+        x: Array,
+        pads: Array,
+        filling: Any = None,
+        axes: Array | None = None,
+        mode: str | None = None,
+    ) -> tuple[Array]:
+        chosen = range(x.ndim) if axes is None else [int(axis) % x.ndim for axis in axes]
+        for axis, before, after in zip(chosen, pads, pads[len(chosen) :], strict=False):
+            x = x.take(range(max(0, -before), x.shape[axis] - max(0, -after)), axis)
+        made: tuple[Array] = super()._run(x, np.maximum(pads, 0), filling, axes, mode)
+        return made
 
 
 class Resize(OpRun):  # type: ignore[misc]

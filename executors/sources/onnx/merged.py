@@ -37,8 +37,9 @@ _ALONG_SOME: Final[Mapping[str, int]] = {
 
 #: Operators of single entries.
 _SINGLE: Final = frozenset([
-    "Cast", "Clip", "Dropout", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "Identity",
-    "LeakyRelu", "Neg", "Relu", "Selu", "Sigmoid", "Softplus", "Sqrt", "Tanh",
+    "Abs", "Cast", "Celu", "Clip", "Dropout", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish",
+    "Identity", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Selu", "Sigmoid", "Softplus",
+    "Softsign", "Sqrt", "Swish", "Tanh", "ThresholdedRelu",
 ])  # fmt: skip
 
 #: From this version on, a softmax is computed along the last axis by default.

@@ -19,6 +19,7 @@ from executors.sources.onnx.fusion import fused
 from executors.sources.onnx.graph import Graph, tensor_of, with_inner
 from executors.sources.onnx.inputs import Input, constant_inputs, network_inputs
 from executors.sources.onnx.merged import apart, divides, together
+from executors.sources.onnx.merged_steps import for_each_step, treats_steps_as_examples
 from executors.sources.onnx.names import usable
 from executors.sources.onnx.registry import OPERATORS, Argument, Node
 from executors.sources.onnx.values import Merged, Value
@@ -159,6 +160,8 @@ class _Walk:
         made: Any
         if not any(isinstance(argument, Merged) for argument in arguments) or divides(node, arguments):
             made = handler(self._builder, node, *arguments)
+        elif treats_steps_as_examples(node, arguments):
+            made = for_each_step(self._builder, node, handler, arguments)
         else:
             node, arguments, like = apart(node, arguments)
             made = together(handler(self._builder, node, *arguments), like)

@@ -35,10 +35,10 @@ class KeepsChannels(LayerHandler):
 
 @register(
     *(_numpy.All, _numpy.Any, _numpy.Argmax, _numpy.Argmin, _numpy.BroadcastTo, _numpy.Concatenate),
-    *(_numpy.Cumprod, _numpy.Cumsum, _numpy.Equal, _numpy.FullLike, _numpy.Greater),
+    *(_numpy.Equal, _numpy.FullLike, _numpy.Greater),
     *(_numpy.GreaterEqual, _numpy.Less, _numpy.LessEqual, _numpy.LogicalAnd, _numpy.LogicalNot),
     *(_numpy.LogicalOr, _numpy.Moveaxis, _numpy.NotEqual, _numpy.OnesLike),
-    *(_numpy.Reshape, _numpy.Roll, _numpy.Stack, _numpy.Swapaxes, _numpy.Take, _numpy.Tile),
+    *(_numpy.Reshape, _numpy.Stack, _numpy.Swapaxes, _numpy.Take),
     *(_numpy.Transpose, _numpy.Tril, _numpy.Triu, _numpy.Where, _numpy.ZerosLike),
     *(_numpy.Mod, _numpy.Power, _nn.LogSoftmax, _nn.OneHot, _nn.Softmax, _core.Slice, _math.Logsumexp),
     *SERVED.values(),
@@ -218,12 +218,21 @@ class Repetition(PassesLastAxis):
         return node.layer.axis is not None and node.layer.axis % rank != rank - 1
 
 
-@register(_numpy.Flip)
-class Reversal(PassesLastAxis):
-    """Positions in the reverse order."""
+@register(_numpy.Tile)
+class Tiling(PassesLastAxis):
+    """Copies of all positions."""
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Check that channels stay in order."""
+        """Check that channels are not repeated."""
+        return bool(np.ravel(node.layer.repeats)[-1] == 1)
+
+
+@register(_numpy.Cumprod, _numpy.Cumsum, _numpy.Flip, _numpy.Roll)
+class AlongPositions(PassesLastAxis):
+    """Positions in another order, or their sums and products up to each one."""
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Check that channels stay apart and in order."""
         axes = _axes(node.layer.axis)
         return bool(axes) and all(axis % rank != rank - 1 for axis in axes)
 

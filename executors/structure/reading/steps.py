@@ -34,12 +34,27 @@ def stepwise(name: str, layer: Any, tensor: keras.KerasTensor, is_functional: bo
             name, f"has {len(layer.inputs)} inputs and {len(layer.outputs)} outputs", "one of each"
         )
     inputs = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)
-    made = {id(layer.inputs[0]): inputs}
-    for call in keras_internals.calls(layer):
+    (output,) = applied_to_steps(name, layer, inputs)
+    return keras.Model(inputs, output, name=layer.name)
+
+
+def applied_to_steps(name: str, model: keras.Model, sequence: keras.KerasTensor) -> list[keras.KerasTensor]:
+    """Return the outputs of a functional model for each step of a sequence; its layers are shared.
+
+    Args:
+        name: The model's name in errors.
+        model: A model with one input.
+        sequence: A tensor [n, steps, ...].
+
+    Raises:
+        UnsupportedLayerError: A call within the model has several arguments, or masks.
+    """
+    made = {id(model.inputs[0]): sequence}
+    for call in keras_internals.calls(model):
         if not call.is_input:
             outputs = _called(name, call, made)
             made.update(zip(map(id, call.output_tensors), outputs, strict=True))
-    return keras.Model(inputs, made[id(layer.outputs[0])], name=layer.name)
+    return [made[id(output)] for output in model.outputs]
 
 
 def _called(name: str, call: Any, made: dict[int, keras.KerasTensor]) -> list[keras.KerasTensor]:

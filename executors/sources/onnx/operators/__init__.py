@@ -8,6 +8,7 @@ from executors.sources.onnx.operators import (
     dense,
     einsum,
     elementwise,
+    indexing,
     normalization,
     pooling,
     recurrent,
@@ -16,6 +17,7 @@ from executors.sources.onnx.operators import (
     rotary,
     selection,
     shapes,
+    spectral,
 )
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "dense",
     "einsum",
     "elementwise",
+    "indexing",
     "normalization",
     "pooling",
     "recurrent",
@@ -34,4 +37,5 @@ __all__ = [
     "rotary",
     "selection",
     "shapes",
+    "spectral",
 ]

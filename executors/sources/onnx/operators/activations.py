@@ -72,6 +72,37 @@ def selu(builder: Builder, node: Node, data: Argument) -> Value:
     return value.with_tensor(layers.Rescaling(scale, name=builder.helper("scale"))(made))
 
 
+@operator("Celu")
+def celu(builder: Builder, node: Node, data: Argument) -> Value:
+    """Build an ELU of data that are divided by alpha, and multiply it by alpha."""
+    value, alpha = tensor(data), node.get("alpha", 1.0)
+    if alpha == 1:
+        return value.with_tensor(layers.ELU(name=builder.plain(node))(value.tensor))
+    divided = layers.Rescaling(1 / alpha, name=builder.helper("scale"))(value.tensor)
+    made = layers.ELU(name=builder.plain(node))(divided)
+    return value.with_tensor(layers.Rescaling(alpha, name=builder.helper("scale"))(made))
+
+
+@operator("ThresholdedRelu")
+def thresholded_relu(builder: Builder, node: Node, data: Argument) -> Value:
+    """Build a product of the data and of whether they exceed a threshold."""
+    value = tensor(data)
+    above = layers.Rescaling(1.0, -node.get("alpha", 1.0), name=builder.helper("offset"))(value.tensor)
+    passes = layers.ReLU(name=builder.helper("passes"))(keras.ops.sign(above))
+    return value.with_tensor(layers.Multiply(name=builder.plain(node))([value.tensor, passes]))
+
+
+@operator("Swish")
+def swish(builder: Builder, node: Node, data: Argument) -> Value:
+    """Build a SiLU, or a product of the data and a sigmoid of their multiple."""
+    value, slope = tensor(data), node.get("alpha", 1.0)
+    if slope == 1:
+        return activated(builder, node, value, "silu")
+    scaled = layers.Rescaling(slope, name=builder.helper("scale"))(value.tensor)
+    gate = layers.Activation("sigmoid", name=builder.helper("gate"))(scaled)
+    return value.with_tensor(layers.Multiply(name=builder.plain(node))([value.tensor, gate]))
+
+
 @operator("Gelu")
 def gelu(builder: Builder, node: Node, data: Argument) -> Value:
     """Build a GELU, exact or approximated by tanh."""
@@ -112,9 +143,11 @@ def clip(
     """Build a ReLU with a maximum if the minimum is 0, and bounds otherwise."""
     value = tensor(data)
     low, high = _bound(node, "min", least), _bound(node, "max", most)
+    if value.tensor.dtype == "int32":
+        low, high = (None if bound is None else int(bound) for bound in (low, high))
     if low is not None and high is not None:
         low = min(low, high)
-    if low == 0:
+    if low == 0 and value.tensor.dtype != "int32":
         layer = layers.ReLU(max_value=high, name=builder.plain(node))
         return value.with_tensor(layer(value.tensor), not_negative=True)
     result: Any = value.tensor

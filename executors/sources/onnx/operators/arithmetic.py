@@ -37,11 +37,13 @@ _FUNCTIONS = {
     "LessOrEqual": "less_equal",
     "Max": "maximum",
     "Min": "minimum",
+    "Mod": "mod",
     "Mul": "multiply",
     "Or": "logical_or",
     "Pow": "power",
     "Sub": "subtract",
     "Sum": "add",
+    "Xor": "not_equal",
 }
 
 #: Operators whose layers take a factor or an offset for each output channel.
@@ -118,7 +120,7 @@ def _of_tensors(builder: Builder, node: Node, left: Value, right: Value) -> Valu
     if make is not None and left.tensor.dtype == right.tensor.dtype == "float32":
         result = make(name=builder.plain(node))([left.tensor, right.tensor])
     else:
-        result = _combined(node.operator, left.tensor, right.tensor)
+        result = _combined(node, left.tensor, right.tensor)
     keeps_sign = node.operator in ("Add", "Mul", "Max", "Min", "Sum")
     return like.with_tensor(result, not_negative=keeps_sign and left.not_negative and right.not_negative)
 
@@ -170,21 +172,29 @@ def _with_constant(
     placed: Any = builder.constant(array, value)
     placed = placed.reshape(-1)[0].item() if placed.size == 1 else placed
     operands = (placed, value.tensor) if constant_first else (value.tensor, placed)
-    return value.with_tensor(_combined(kind, *operands))
+    return value.with_tensor(_combined(node, *operands))
 
 
-def _combined(kind: str, left: Any, right: Any) -> Any:
+def _combined(node: Node, left: Any, right: Any) -> Any:
     """Apply a function of `keras.ops` to two operands, at least one of which is a tensor."""
     tensor_ = left if isinstance(left, keras.KerasTensor) else right
-    if kind == "Div" and tensor_.dtype == "int32":
+    if node.operator == "Div" and tensor_.dtype == "int32":
         return _quotient(left, right)
-    return getattr(keras.ops, _FUNCTIONS[kind])(left, right)
+    if node.operator == "Mod" and node.get("fmod", 0):
+        return _remainder(left, right)
+    return getattr(keras.ops, _FUNCTIONS[node.operator])(left, right)
 
 
 def _quotient(left: Any, right: Any) -> Any:
     """Return quotients of integers, which ONNX rounds towards zero."""
     signs, sizes = zip(*map(_sign_and_size, (left, right)), strict=True)
     return keras.ops.multiply(keras.ops.multiply(*signs), keras.ops.floor_divide(*sizes))
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    """Return remainders with the sign of the dividend."""
+    (sign, dividend), (_, divisor) = map(_sign_and_size, (left, right))
+    return keras.ops.multiply(sign, keras.ops.mod(dividend, divisor))
 
 
 def _sign_and_size(operand: Any) -> tuple[Any, Any]:

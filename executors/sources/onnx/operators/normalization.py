@@ -60,6 +60,22 @@ def _group_norm(
     return value.with_tensor(result)
 
 
+@operator("LRN")
+def local_response_norm(builder: Builder, node: Node, data: Argument) -> Value:
+    """Divide by a power of the mean square of neighbouring channels."""
+    value = builder.channels_last(tensor(data))
+    *positions, channels = value.tensor.shape[1:]
+    size = node.get("size")
+    squares = builder.reshaped(keras.ops.square(value.tensor), (prod(positions), channels, 1))
+    around = ((0, 0), ((size - 1) // 2, size // 2))
+    padded = layers.ZeroPadding2D(around, name=builder.helper("pad"))(squares)
+    means = layers.AveragePooling2D((1, size), strides=1, name=builder.plain(node))(padded)
+    means = builder.reshaped(means, (*positions, channels))
+    scaled = layers.Rescaling(node.get("alpha", 1e-4), node.get("bias", 1.0), name=builder.helper("scale"))
+    divisors = keras.ops.power(scaled(means), node.get("beta", 0.75))
+    return value.with_tensor(keras.ops.divide(value.tensor, divisors), not_negative=value.not_negative)
+
+
 @operator("LayerNormalization")
 def layer_norm(
     builder: Builder, node: Node, data: Argument, scale: Argument, offset: Argument = None

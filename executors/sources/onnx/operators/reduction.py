@@ -1,4 +1,4 @@
-"""Means, sums, norms and extremes along axes."""
+"""Means, sums, running sums, norms and extremes along axes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,7 @@ import keras
 
 from executors.sources.onnx.builder import Builder
 from executors.sources.onnx.errors import UnsupportedNodeError
-from executors.sources.onnx.registry import Argument, Node, operator, optional, tensor
+from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
 from executors.sources.onnx.values import Value
 
 
@@ -75,6 +75,25 @@ def reduce(builder: Builder, node: Node, data: Argument, axes: Argument = None) 
         keeps_sign = value.not_negative and node.operator not in _OF_ANY_SIGN
         result = value.with_tensor(made, not_negative=keeps_sign or node.operator in _NOT_NEGATIVE)
     return result if node.get("keepdims", 1) else without(builder, result, reduced)
+
+
+@operator("CumSum")
+def running_sum(builder: Builder, node: Node, data: Argument, axis: Argument) -> Value:
+    """Sum the entries up to each one along an axis, from either end, with or without the entry itself."""
+    value = builder.ordered(tensor(data))
+    summed = int(constant(axis, "axis").reshape(-1)[0]) % value.rank
+    if summed == value.batch:
+        raise UnsupportedNodeError("combines the examples of a batch")
+    place, entries, backwards = value.position(summed), value.tensor, bool(node.get("reverse", 0))
+    if backwards:
+        entries = keras.ops.flip(entries, axis=place)
+    if node.get("exclusive", 0):
+        pads = [(1 if each == place else 0, 0) for each in range(value.rank)]
+        before = (slice(None),) * place + (slice(0, value.size(summed)),)
+        entries = keras.ops.pad(entries, pads)[before]
+    sums = keras.ops.cumsum(entries, axis=place)
+    result = keras.ops.flip(sums, axis=place) if backwards else sums
+    return value.with_tensor(result, not_negative=value.not_negative)
 
 
 @operator("ArgMax", "ArgMin")

@@ -1,5 +1,6 @@
 """Operators that select, join, repeat or pad entries along axes."""
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import zip_longest
 from math import ceil
@@ -71,6 +72,21 @@ def expand(builder: Builder, node: Node, data: Argument, shape: Argument) -> Val
     for position, axis in enumerate(value.axes[1:], 1):
         if sizes[axis] not in (1, value.shape[axis]):
             result = keras.ops.repeat(result, int(sizes[axis] or 1), axis=position)
+    return value.with_tensor(result, not_negative=value.not_negative)
+
+
+@operator("Tile")
+def tile(builder: Builder, node: Node, data: Argument, repeats: Argument) -> Value:
+    """Repeat a tensor along axes, as a whole."""
+    value = builder.ordered(tensor(data))
+    if isinstance(repeats, Value | Merged) or repeats is None:
+        raise UnsupportedNodeError("has computed repeats; expected constants")
+    copies = [1 if size is None else int(size) for size in sizes_of(repeats)]
+    if copies[value.batch] != 1:
+        raise UnsupportedNodeError("repeats the examples of a batch")
+    if max(copies) == 1:
+        return value
+    result = keras.ops.tile(value.tensor, [copies[axis] for axis in value.axes])
     return value.with_tensor(result, not_negative=value.not_negative)
 
 
@@ -164,21 +180,36 @@ def _embedded(builder: Builder, node: Node, table: Array, indices: Value) -> Val
 
 @operator("Pad")
 def pad(builder: Builder, node: Node, data: Argument, *options: Argument) -> Value:
-    """Add entries around a tensor: a constant, a reflection, the border, or the other end."""
+    """Add entries around a tensor: a constant, a reflection, the border, or the other end; or remove some."""
     value = builder.ordered(tensor(data))
     pads, fill, axes = (*options, *[None] * 3)[:3]
     amounts, filling, listed = _listed(node, "pads", pads), optional(fill, "value"), optional(axes, "axes")
     chosen = range(value.rank) if listed is None else [int(axis) % value.rank for axis in listed]
     by_axis = {axis: (amounts[place], amounts[place + len(chosen)]) for place, axis in enumerate(chosen)}
-    placed = [by_axis.get(axis, (0, 0)) for axis in value.axes]
-    if any(min(amount) < 0 for amount in placed) or placed[0] != (0, 0):
-        raise UnsupportedNodeError("removes entries, or pads the batch")
+    if by_axis.get(value.batch, (0, 0)) != (0, 0):
+        raise UnsupportedNodeError("pads the batch")
+    value = _cropped(node, value, by_axis)
+    placed = [
+        (max(before, 0), max(after, 0))
+        for before, after in (by_axis.get(axis, (0, 0)) for axis in value.axes)
+    ]
     if all(amount == (0, 0) for amount in placed):
         return value
     constant_ = float(filling.reshape(-1)[0]) if filling is not None else float(node.get("value", 0.0))
     return value.with_tensor(
         _padded(builder, node, value, placed, constant_), not_negative=value.not_negative and constant_ >= 0
     )
+
+
+def _cropped(node: Node, value: Value, pads: Mapping[int, Pad]) -> Value:
+    """Return a value without the entries that negative pads remove."""
+    for axis, (before, after) in pads.items():
+        if min(before, after) < 0:
+            if node.get("mode", "constant") != "constant":
+                raise UnsupportedNodeError("removes entries at one end, and repeats others")
+            size = value.size(axis)
+            value = selected(value, axis, slice(max(0, -before), size - max(0, -after)))
+    return value
 
 
 def _padded(builder: Builder, node: Node, value: Value, pads: list[Pad], fill: float) -> Any:

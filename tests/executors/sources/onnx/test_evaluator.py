@@ -90,6 +90,18 @@ def test_maxima_over_all_positions_are_those_of_onnx_runtime(
     assert_equal_to_onnx_runtime(tmp_path, [node("GlobalMaxPool", "x", "y")], {}, x)
 
 
+def test_negative_padding_is_that_of_onnx_runtime(tmp_path: Path) -> None:
+    weights = {"p": np.array([0, -1, 2, -1, 0, 1, -2, 1]), "fill": np.float32(0.5)}
+    assert_equal_to_onnx_runtime(tmp_path, [node("Pad", "x p fill", "y")], weights, normal(2, 6, 7, 8))
+
+
+def test_indices_beyond_the_last_entry_are_an_error_as_in_onnx_runtime() -> None:
+    indices = {"i": np.full((2, 1, 8), 6)}
+    proto = model([node("GatherElements", "x i", "y", axis=1)], {"x": [2, 6, 8]}, indices)
+    with pytest.raises(Exception, match="out of bounds"):
+        evaluator(proto).run(None, {"x": normal(2, 6, 8)})
+
+
 def assert_equal_to_onnx_runtime(
     tmp_path: Path, nodes: list[Any], weights: dict[str, Array], x: Array, opset: int = 17
 ) -> None:

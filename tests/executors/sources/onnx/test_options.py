@@ -177,7 +177,7 @@ def test_a_logarithm_is_compared_where_it_is_defined(tmp_path: Path) -> None:
             "returns 'places' as output 2",
         ),
         ([node("Slice", "a nine nine two", "y")], "makes a tensor without entries"),
-        ([node("Tile", "a tiles", "y")], "node Tile /Tile_y, which depends on the network's input"),
+        ([node("Trilu", "a", "y")], "node Trilu /Trilu_y, which depends on the network's input"),
         (
             [
                 node("Cast", "a", "b", to=TensorProto.UINT8),
@@ -228,7 +228,7 @@ def test_a_logarithm_is_compared_where_it_is_defined(tmp_path: Path) -> None:
 )
 def test_what_is_not_supported_is_named(tmp_path: Path, nodes: list[Any], text: str) -> None:
     weights = {
-        "nine": np.array([9]), "two": np.array([2]), "tiles": np.array([1, 2, 1, 1]),
+        "nine": np.array([9]), "two": np.array([2]),
         "large": np.int64(2**40), "rate": np.float32(0.5), "yes": np.array(True),
         "differ": normal(3, 1, 8, 2),
         "scales": np.array([1, 2, 1, 1], np.float32), "halves": np.array([1, 1, 0.5, 0.5], np.float32),
