@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from grpc_health.v1 import health, health_pb2
 
@@ -19,7 +19,6 @@ from mistify_server.api.serving import SERVICES, grpc_server
 from mistify_server.engines.base import TaskEngine
 from mistify_server.engines.opening import open_engine
 from mistify_server.file_descriptors import raise_descriptor_limit
-from mistify_server.fleet import Fleet, keep_written
 from mistify_server.hardware.service import DeviceService
 from mistify_server.health import StoreHealth
 from mistify_server.identity.audit import AuditLog
@@ -31,7 +30,13 @@ from mistify_server.jobs.removals import JobRemovals
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
 from mistify_server.jobs.shared_jobs import LEASE_SECONDS, SharedJobs
-from mistify_server.joining import OnMainServer, check_joinable, remove_left_logs, worker_prefix
+from mistify_server.joining import (
+    OnMainServer,
+    address_for_others,
+    check_joinable,
+    remove_left_logs,
+    worker_prefix,
+)
 from mistify_server.listening import DEFAULT_HTTP, DEFAULT_LISTEN
 from mistify_server.memory import keep_trimmed
 from mistify_server.planning.inspector import BatchInspector
@@ -39,7 +44,7 @@ from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
-from mistify_server.rollouts.service import RolloutService, keep_advancing
+from mistify_server.rollouts.reports import fleet_services, keep_looking
 from mistify_server.services import Access, Services
 from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
@@ -227,18 +232,19 @@ async def serving_with(
         sharing = services.sharing
         if sharing is not None:
             await sharing.renew()  # first: otherwise, others would take the jobs that calls submit
+            if not settings.join:
+                await asyncio.to_thread(sharing.leases.record_main, address_for_others(address))
         await server.start()
-        work = [services.jobs.keep_starting(), keep_trimmed()]
+        work = [
+            services.jobs.keep_starting(),
+            keep_trimmed(),
+            keep_looking(services.reports),
+            services.tuning.upkeep(),
+        ]
         if sharing is not None:
             work += [sharing.keep_renewing(), sharing.keep_looking()]
         if not settings.join:
-            work += [
-                services.tuning.watch_leases(),
-                _collect_uploads(services.uploads),
-                keep_written(services.fleets),
-                keep_advancing(services.rollouts),
-                services.removals.keep_removing(),
-            ]
+            work += [_collect_uploads(services.uploads), services.removals.keep_removing()]
         tasks = [asyncio.create_task(each) for each in work]
         for task in tasks:
             task.add_done_callback(_report_end)
@@ -294,7 +300,7 @@ def _open_services(
         inspector = BatchInspector(measured, KnownInspections(known), turns.take)
         resolvers = _resolvers(settings, store, models, uploads)
         porting = PortingService(store, jobs, resolvers, inspector, max_goals=settings.max_goals)
-        tuning, fleets, rollouts = _services_of_devices(settings, store, index)
+        fleets, rollouts, reports = fleet_services(store)
         state = ServerState(settings.store, store.jobs, jobs, measured, uploads, turns=turns)
         metrics.registry.register(state)
         notified = nullcontext() if sharing is None else store.leases.announced(sharing.on_change)
@@ -305,10 +311,11 @@ def _open_services(
                 porting=porting,
                 removals=JobRemovals(store, jobs, measured),
                 packages=PackageFiles(store),
-                tuning=tuning,
+                tuning=_tuning(settings, store, index),
                 devices=DeviceService(store),
                 fleets=fleets,
                 rollouts=rollouts,
+                reports=reports,
                 uploads=uploads,
                 models=models,
                 jobs=jobs,
@@ -334,23 +341,14 @@ def _resolvers(
     return ByTenant(resolver)
 
 
-def _services_of_devices(
-    settings: ServerSettings, store: Store, index: IndexStorage
-) -> tuple[TuningService, ByTenant[Fleet], ByTenant[RolloutService]]:
-    """Return what only the main server has; another one refuses every use."""
+def _tuning(settings: ServerSettings, store: Store, index: IndexStorage) -> TuningService:
+    """Return the coordinator, which only the main server has; another one refuses every use."""
     if settings.join:
-        refused: Any = OnMainServer()
-        return refused, refused, refused
+        elsewhere: Any = OnMainServer(store)
+        return cast("TuningService", elsewhere)
     tuning = TuningService(store, index, most_bytes=settings.max_uploads)
     tuning.sweep()
-    tenants = store.tenants()
-    fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), tenants)
-
-    def rollouts(tenant: str) -> RolloutService:
-        own = store.of(tenant)
-        return RolloutService(own.rollouts, own.jobs, fleets.of(tenant))
-
-    return tuning, fleets, ByTenant(rollouts, tenants)
+    return tuning
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.jobs.shared_jobs import SharedJobs
 from mistify_server.planning.lookup.models import ModelRepository
+from mistify_server.rollouts.reports import DeviceReports
 from mistify_server.rollouts.service import RolloutService
 from mistify_server.store.uploads import Uploads
 from mistify_server.telemetry.metrics import Metrics
@@ -48,6 +49,7 @@ class Services:
     devices: DeviceService
     fleets: ByTenant[Fleet]
     rollouts: ByTenant[RolloutService]
+    reports: ByTenant[DeviceReports]
     uploads: ByTenant[Uploads]
     models: ModelRepository
     jobs: RunningJobs

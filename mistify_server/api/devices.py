@@ -6,21 +6,17 @@ from typing import Any
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1 import devices_pb2_grpc
 from mistify.wire import devices as wire
-from mistify_server.fleet import Fleet
 from mistify_server.hardware.service import DeviceService
 from mistify_server.identity.tenants import ByTenant
-from mistify_server.rollouts.service import RolloutService
+from mistify_server.rollouts.reports import DeviceReports
 
 
 class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     """Adapter from gRPC to the services."""
 
-    def __init__(
-        self, service: DeviceService, fleets: ByTenant[Fleet], rollouts: ByTenant[RolloutService]
-    ) -> None:
+    def __init__(self, service: DeviceService, reports: ByTenant[DeviceReports]) -> None:
         self._service = service
-        self._fleets = fleets
-        self._rollouts = rollouts
+        self._reports = reports
 
     async def RegisterDevice(self, request: pb.DeviceTable, context: Any) -> pb.Device:  # noqa: N802
         """Register a device."""
@@ -44,6 +40,5 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     async def ReportStatus(self, request: pb.DeviceStatus, context: Any) -> pb.ReportStatusResponse:  # noqa: N802
         """Store the status of a device, and return which package it should run."""
         status = wire.status_from_proto(request)
-        fleet, rollouts = await self._fleets.ready(), await self._rollouts.ready()
-        fleet.report(status)
-        return wire.instruction_to_proto(rollouts.instruction(status))
+        reports = await self._reports.ready()
+        return wire.instruction_to_proto(await reports.answer(status))

@@ -79,7 +79,7 @@ def grpc_server(services: Services, health_service: Any, report_page: Callable[[
     )
     porting_pb2_grpc.add_PortingServicer_to_server(porting_servicer, server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
-    devices = DevicesServicer(services.devices, services.fleets, services.rollouts)
+    devices = DevicesServicer(services.devices, services.reports)
     devices_pb2_grpc.add_DevicesServicer_to_server(devices, server)  # type: ignore[no-untyped-call]
     rollouts_pb2_grpc.add_RolloutsServicer_to_server(RolloutsServicer(services.rollouts), server)  # type: ignore[no-untyped-call]
     files_servicer = FilesServicer(services.uploads, services.porting.check_quota)

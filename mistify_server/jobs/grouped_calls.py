@@ -13,8 +13,8 @@ _Answer = TypeVar("_Answer")
 #: Default maximum number of calls that are answered together.
 MOST_TOGETHER: Final = 256
 
-#: Seconds after a group in which its callers may call again, to be answered together: the smaller the groups,
-#: the more time goes into what the calls of each have in common.
+#: Default pause after a group of several, in seconds, in which its callers may call again, to be answered
+#: together: the smaller the groups, the more time goes into what the calls of each have in common.
 _PAUSE_SECONDS: Final = 0.01
 
 
@@ -27,12 +27,14 @@ class GroupedCalls(Generic[_Asked, _Answer]):
     """Answers calls on a thread: those that arrive during an answer are answered together by the next one.
 
     Under load, many calls share one change of threads and what their answers have in common, such as a
-    transaction. A call that comes alone never waits for others. Use it from one event loop.
+    transaction. A call that comes alone never waits for others, except in `pause_seconds`. Use it from one
+    event loop.
 
     Args:
         answer: Returns the answer or the error of each call, in order. If it raises an error that is no
             outage, the calls are answered one by one.
         most: Maximum number of calls that are answered together.
+        pause_seconds: Pause after each group; None for a short one after groups of several calls.
         sleep: Waits for a number of seconds.
     """
 
@@ -41,10 +43,12 @@ class GroupedCalls(Generic[_Asked, _Answer]):
         answer: Callable[[Sequence[_Asked]], Sequence[_Answer | Exception]],
         most: int = MOST_TOGETHER,
         *,
+        pause_seconds: float | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._answer = answer
         self._most = most
+        self._pause_seconds = pause_seconds
         self._sleep = sleep
         self._waiting: list[_Waiting[_Asked, _Answer]] = []
         self._answering: asyncio.Task[None] | None = None
@@ -69,7 +73,9 @@ class GroupedCalls(Generic[_Asked, _Answer]):
                     each.answered.set_exception(outcome)
                 else:
                     each.answered.set_result(outcome)
-            if len(together) > 1:
+            if self._pause_seconds is not None:
+                await self._sleep(self._pause_seconds)
+            elif len(together) > 1:
                 await self._sleep(_PAUSE_SECONDS)
 
     def _outcomes(self, asked: Sequence[_Asked]) -> Sequence[_Answer | Exception]:

@@ -41,7 +41,7 @@ class SharedJobs:
     def __init__(
         self, leases: Leases, jobs: RunningJobs, engine: TaskEngine, *, takes: bool, seconds: float
     ) -> None:
-        self._leases = leases
+        self.leases = leases
         self._jobs = jobs
         self._engine = engine
         self._takes = takes
@@ -97,11 +97,11 @@ class SharedJobs:
             await self._loop.run_in_executor(self._thread, self._leave)
 
     def _renew(self, busy_seconds: float) -> bool:
-        return not self._left and self._leases.renew(self._seconds, busy_seconds)
+        return not self._left and self.leases.renew(self._seconds, busy_seconds)
 
     def _leave(self) -> None:
         self._left = True  # on the thread: a renewal in progress ends first
-        self._leases.leave()
+        self.leases.leave()
 
     def _note(self, job_id: str) -> None:
         if job_id:
@@ -112,7 +112,7 @@ class SharedJobs:
 
     async def _look(self) -> None:
         held = self._jobs.leases
-        situations = await asyncio.to_thread(self._leases.situations, tuple(held))
+        situations = await asyncio.to_thread(self.leases.situations, tuple(held))
         # First, because the others may have to wait, or fail.
         if self._takes and not self._jobs.stopping:
             self._take([now.job_id for now in situations if self._jobs.is_waiting(now)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from mistify.fleet import DeviceReport, DeviceStatus
+from mistify.fleet import DeviceStatus
 from mistify.rollouts import Rollout, RolloutProgress, RolloutState
 from mistify_server.fleet import Fleet
 from mistify_server.rollouts.judging import progress_of
@@ -29,31 +29,25 @@ class RolloutDevices:
     `includes` answers at once. Everything else goes through all reports, and is for other threads than that
     of the event loop.
 
-    Devices cannot report to a server that is down. So the time from the last report until this object was
-    made does not count as their silence.
+    Devices cannot report during an outage, which therefore does not count as their silence.
     """
 
     def __init__(self, fleet: Fleet, now: Callable[[], datetime]) -> None:
         self._fleet = fleet
         self._now = now
-        self._since = now()
-        last = max((report.seen for report in fleet.reports()), default=self._since)
-        self._down = max(self._since - last, timedelta())
         self._first: dict[str, frozenset[str]] = {}
         self._listed: dict[str, tuple[datetime, RolloutProgress]] = {}
 
     def members(self, rollout: Rollout) -> list[Member]:
         """Return the devices of a roll-out, and remember those that are always in its first stage."""
         reports = [
-            self._as_if_up(report) for report in self._fleet.reports() if is_addressed(rollout, report.status)
+            replace(report, seen=report.seen + self._fleet.outages.after(report.seen))
+            for report in self._fleet.reports()
+            if is_addressed(rollout, report.status)
         ]
         now = self._now()
         first = self._first[rollout.id] = first_devices(rollout, reports, now)
         return members_of(rollout, reports, first, now)
-
-    def _as_if_up(self, report: DeviceReport) -> DeviceReport:
-        """Return a report of before the server was down as if it had been received later by that time."""
-        return replace(report, seen=report.seen + self._down) if report.seen < self._since else report
 
     def includes(self, rollout: Rollout, status: DeviceStatus) -> bool:
         """Return whether a device that a roll-out addresses should have its package by now.

@@ -1,7 +1,7 @@
 """Interface of the fleet store."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from mistify.fleet import DeviceReport
@@ -13,6 +13,14 @@ class FleetStore(ABC):
     @abstractmethod
     def all(self) -> list[DeviceReport]:
         """Return the last report of each device, without those that only a newer version can read."""
+
+    @abstractmethod
+    def seen(self) -> dict[str, datetime]:
+        """Return the time of each device's last report, by the name of the device."""
+
+    @abstractmethod
+    def named(self, names: Collection[str]) -> list[DeviceReport]:
+        """Return the last reports of some devices, without those that only a newer version can read."""
 
     @abstractmethod
     def put(self, reports: Iterable[DeviceReport]) -> None:

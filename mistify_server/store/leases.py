@@ -80,6 +80,14 @@ class Leases(ABC):
         """Free the jobs of all other servers, none of which is running."""
 
     @abstractmethod
+    def record_main(self, address: str) -> None:
+        """Record the address of this server as that of the main one."""
+
+    @abstractmethod
+    def main_address(self) -> str | None:
+        """Return the address of the last main server; None if an earlier version recorded none."""
+
+    @abstractmethod
     def announced(self, on_change: Callable[[str], None]) -> AbstractContextManager[None]:
         """Call a function within the block with the id of each job that other processes have changed.
 

@@ -85,7 +85,7 @@ class TuningService:
             await self._weights.collect(digest)
         await self._neighbourhoods.sweep()
 
-    async def watch_leases(self) -> Never:
+    async def upkeep(self) -> Never:
         """Remove members with expired leases and tidy periodically, until cancelled."""
         while True:
             more = False

@@ -23,7 +23,7 @@ from mistify_client.rpc.rollouts import RolloutsClient
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, state_directory
-from mistify_server.rollouts import service as rollout_service
+from mistify_server.rollouts import reports as device_reports
 from mistify_server.rollouts.members import place
 from tests.support.paths import REPOSITORY
 from tests.support.published import publish
@@ -166,7 +166,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    monkeypatch.setattr(rollout_service, "_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(device_reports, "_INTERVAL_SECONDS", 0.02)
     fleet = Fleet(tmp_path)
     with fleet.serve() as (fleet.address, fleet.url):
         yield fleet
@@ -248,7 +248,7 @@ def test_a_package_with_a_signature_of_another_key_stops(fleet: Fleet) -> None:
 def test_servers_and_monitors_may_restart_in_the_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout_service, "_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(device_reports, "_INTERVAL_SECONDS", 0.02)
     fleet = Fleet(tmp_path)
     with fleet.serve() as (fleet.address, fleet.url):
         fleet.add_devices()

@@ -44,8 +44,7 @@ class Callers:
 
 @pytest.fixture
 async def callers(site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callers]:
-    monkeypatch.setattr("mistify_server.rollouts.service._INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr("mistify_server.fleet._WRITE_SECONDS", 0.01)
+    monkeypatch.setattr("mistify_server.rollouts.reports._INTERVAL_SECONDS", 0.01)
     publish(site.store, JOB, [write_package(tmp_path / "phone-2", {"serve.tflite": b"network"})])
     async with (
         running_server(site.settings(http="127.0.0.1:0")) as (address, url),
@@ -81,8 +80,12 @@ async def test_while_a_roll_out_is_judged(callers: Callers) -> None:
 
 async def test_while_reports_are_written(callers: Callers) -> None:
     with held(SqlFleetStore, "put") as gate:
-        await callers.report(device("a"))
-        await callers.answered(gate)
+        reporting = asyncio.create_task(callers.report(device("a")))
+        assert await asyncio.to_thread(gate.reached.wait, 60)
+        for place in ("/v1/fleet", "/v1/rollouts"):
+            assert (await callers.web.get(place)).status_code == 200
+        assert not gate.opened.is_set()
+    assert await reporting == Instruction()
 
 
 Request = Callable[[Callers], Awaitable[Any]]

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -29,11 +29,14 @@ from mistify.fleet import (
 from mistify.rollouts import DeviceInstallation, DeviceRollouts, InstallationPhase
 from mistify_client.rpc.devices import DevicesClient
 from mistify_server import fleet as fleet_module
-from mistify_server.fleet import REMEMBERED, Fleet, keep_written
+from mistify_server.fleet import REMEMBERED, Fleet
 from mistify_server.identity.tenants import ByTenant
+from mistify_server.rollouts import reports as reports_module
+from mistify_server.rollouts.reports import DeviceReports, keep_looking
+from mistify_server.rollouts.service import RolloutService
 from mistify_server.server import running_server
 from mistify_server.store.directory import Store, open_store
-from mistify_server.store.fleet import FleetStore
+from mistify_server.store.sql.fleet import SqlFleetStore
 from mistify_server.web.rendering import render
 
 STATUS = DeviceStatus(
@@ -111,63 +114,129 @@ def test_devices_without_a_report_for_a_month_are_removed(store: Store) -> None:
     fleet.report(replace(STATUS, name="attic"))
     clock.now += timedelta(days=11)
     fleet.write()
+    fleet.forget_silent()
     for known in (fleet, Fleet(store.fleet, clock)):
         assert [report.status.name for report in known.page(10)[0]] == ["attic"]
 
 
-def test_reports_are_written_later_if_the_disk_is_full(store: Store) -> None:
-    class Full(FleetStore):
-        """A fleet store on a full disk."""
-
-        full = True
-
-        @override
-        def all(self) -> list[DeviceReport]:
-            return store.fleet.all()
-
-        @override
-        def put(self, reports: Iterable[DeviceReport]) -> None:
-            if self.full:
-                raise MistifyError(ErrorCode.UNAVAILABLE, "no space left")
-            store.fleet.put(reports)
-
-        @override
-        def forget(self, before: datetime) -> None:
-            store.fleet.forget(before)
-
-    disk = Full()
-    fleet = Fleet(disk)
+def test_a_report_that_could_not_be_written_does_not_replace_a_later_one_to_another_server(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    fleet, other = Fleet(store.fleet, clock), Fleet(store.fleet, clock)
     fleet.report(STATUS)
-    with pytest.raises(MistifyError, match="no space left"):
-        fleet.write()
+    with monkeypatch.context() as full:
+        full.setattr(SqlFleetStore, "put", raise_no_space)
+        with pytest.raises(MistifyError, match="no space left"):
+            fleet.write()
+    clock.now += timedelta(seconds=1)
+    later = replace(STATUS, option="branch-2")
+    other.report(later)
+    other.write()
     fleet.report(replace(STATUS, name="attic"))
-    disk.full = False
     fleet.write()
-    assert {report.status.name for report in store.fleet.all()} == {"kitchen-7", "attic"}
+    fleet.refresh()
+    assert {report.status.name: report.status for report in fleet.reports()} == {
+        "kitchen-7": later,
+        "attic": replace(STATUS, name="attic"),
+    }
+    assert len(store.fleet.all()) == 2
 
 
-async def test_reports_are_written_even_if_those_of_another_tenant_cannot_be(
+def raise_no_space(*_: object) -> None:
+    raise MistifyError(ErrorCode.UNAVAILABLE, "no space left")
+
+
+def test_servers_take_over_and_forget_devices_of_each_other(store: Store) -> None:
+    clock = Clock()
+    fleets = [Fleet(store.fleet, clock) for _ in range(2)]
+    clock.now += timedelta(milliseconds=1, microseconds=234)
+    for number, fleet in enumerate(fleets):
+        fleet.report(replace(STATUS, name=f"device-{number}"))
+        fleet.write()
+    clock.now += timedelta(days=20)
+    for option, fleet in zip(("branch-1", "branch-2"), fleets, strict=True):
+        fleet.report(replace(STATUS, name="moves", option=option))
+        fleet.write()
+    fleets[0].report(replace(STATUS, name="new"))  # not written yet
+    for fleet in fleets:
+        fleet.refresh()
+    stored = {report.status.name: report for report in store.fleet.all()}
+    assert stored["moves"].status.option == "branch-2"
+    assert {report.status.name: report for report in fleets[1].reports()} == stored
+    assert {report.status.name for report in fleets[0].reports()} == {*stored, "new"}
+    clock.now += timedelta(days=11)
+    fleets[0].write()
+    fleets[0].forget_silent()
+    fleets[1].refresh()
+    assert [report.status.name for report in fleets[1].page(10)[0]] == ["moves", "new"]
+
+
+def test_only_changed_reports_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleets = [Fleet(store.fleet) for _ in range(2)]
+    for name in ("attic", "kitchen"):
+        fleets[0].report(replace(STATUS, name=name))
+    fleets[0].write()
+    read: list[set[str]] = []
+
+    def named(self: SqlFleetStore, names: Collection[str]) -> list[DeviceReport]:
+        read.append({*names})
+        return original(self, names)
+
+    original = SqlFleetStore.named
+    monkeypatch.setattr(SqlFleetStore, "named", named)
+    for fleet in (*fleets, *fleets):
+        fleet.refresh()
+    assert read == [set(), {"attic", "kitchen"}, set(), set()]
+
+
+def test_a_report_of_a_newer_server_is_read_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(tmp_path) as store:
+        clock = Clock()
+        newer, older = Fleet(store.fleet, clock), Fleet(store.fleet, clock)
+        newer.report(STATUS)
+        newer.write()
+        with closing(sqlite3.connect(tmp_path / "mistify.db")) as database, database:
+            database.execute("UPDATE fleet SET status = json_set(status, '$.fits', 'perhaps')")
+        for _ in range(3):
+            older.refresh()
+        assert caplog.text.count("upgrade this server") == 1
+        assert older.reports() == []
+        clock.now += timedelta(minutes=1)
+        newer.report(STATUS)
+        newer.write()
+        older.refresh()
+        assert [report.status for report in older.reports()] == [STATUS]
+
+
+async def test_reports_are_looked_at_even_if_those_of_another_tenant_cannot_be(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Broken(Fleet):
+    class Broken(DeviceReports):
         @override
-        def write(self) -> None:
+        def look(self) -> None:
             raise RuntimeError("an unexpected state")
 
-    monkeypatch.setattr(fleet_module, "_WRITE_SECONDS", 0.0)
-    fleets = ByTenant(
-        lambda tenant: (Broken if tenant == "default" else Fleet)(store.of(tenant).fleet), ["red"]
-    )
-    writing = asyncio.create_task(keep_written(fleets))
-    fleets.of("red").report(STATUS)
+    def reports(tenant: str) -> DeviceReports:
+        own = store.of(tenant)
+        fleet = fleets.of(tenant)
+        kind = Broken if tenant == "default" else DeviceReports
+        return kind(fleet, RolloutService(own.rollouts, own.jobs, fleet))
+
+    monkeypatch.setattr(reports_module, "_INTERVAL_SECONDS", 0.0)
+    fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), ["red"])
+    looking = asyncio.create_task(keep_looking(ByTenant(reports, ["red"])))
+    store.of("red").fleet.put([DeviceReport(STATUS, datetime(2026, 11, 25, tzinfo=UTC))])
     async with asyncio.timeout(60):
-        while not store.of("red").fleet.all():
+        while not fleets.of("red").reports():
             await asyncio.sleep(0.01)
-    assert not writing.done()
-    writing.cancel()
-    await asyncio.wait([writing])
-    assert writing.cancelled()
-    assert "could not be written because of an internal error" in caplog.text
+    assert not looking.done()
+    looking.cancel()
+    await asyncio.wait([looking])
+    assert looking.cancelled()
+    assert "cannot be looked at because of an internal error" in caplog.text
     assert "an unexpected state" in caplog.text
 
 
@@ -241,7 +310,7 @@ def test_the_text_of_all_devices_is_limited(store: Store, monkeypatch: pytest.Mo
     assert raised.value.code is ErrorCode.NO_ROOM
     fleet.write()
     clock.now += REMEMBERED + timedelta(seconds=1)
-    fleet.write()  # without the device that reported long ago
+    fleet.forget_silent()
     fleet.report(replace(short, name="attic"))
     fleet.write()
     for opened in (fleet, Fleet(store.fleet, clock)):
@@ -322,7 +391,7 @@ async def test_reports_of_devices_are_listed_and_shown_as_text(site: Any) -> Non
     # Options have the same ids as in the monitor's reasons.
     assert 'branch-0<br><span class="hint">of 3</span>' in page
     assert "from branch-1<br>" in page
-    with open_store(site.store) as store:  # a stopping server writes pending reports
+    with open_store(site.store) as store:
         assert [report.status for report in store.fleet.all()] == [status]
 
 

@@ -1,17 +1,21 @@
 """Servers that join the main server of a store."""
 
 import os
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.v1.tuning_pb2 import JoinRequest, MemberKey
+from mistify.v1.tuning_pb2_grpc import TuningStub
 from mistify_server.engines.process import _fresh_scratch
-from mistify_server.joining import remove_left_logs, worker_prefix
+from mistify_server.joining import address_for_others, remove_left_logs, worker_prefix
 from mistify_server.server import running_server
 from mistify_server.store.directory import locked_backend, open_store
 from mistify_server.store.sql.backend import Role
@@ -71,15 +75,24 @@ async def test_a_database_of_another_schema_is_migrated_by_the_main_server_alone
         await check_refused(site, ErrorCode.UNAVAILABLE, "stop all servers of the store first")
 
 
-async def test_devices_are_those_of_the_main_server(site: Any, cluster: Cluster) -> None:
+async def test_groups_that_tune_together_are_those_of_the_main_server(site: Any, cluster: Cluster) -> None:
     bound_to(cluster.new_database(), site.store)
     async with (
-        running_server(site.settings(join=True, http="127.0.0.1:0")) as (_, url),
-        httpx.AsyncClient(base_url=url, timeout=60) as web,
+        running_server(site.settings()) as (main, _),
+        running_server(site.settings(join=True, http="127.0.0.1:0")) as (joined, url),
+        httpx.AsyncClient(base_url=str(url), timeout=60) as web,
+        grpc.aio.insecure_channel(joined) as channel,
     ):
-        for place in ("/v1/fleet", "/v1/rollouts"):
-            answer = await web.get(place)
-            assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
-            assert "use its address" in answer.json()["detail"]
-        assert (await web.get("/v1/jobs")).json()["jobs"] == []
-        assert (await web.get("/readyz")).status_code == 200
+        join = TuningStub(channel).Join(JoinRequest(key=MemberKey(group="home")), timeout=60)
+        with pytest.raises(grpc.RpcError, match=f"of the main server: use {main}") as raised:
+            await join
+        assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+        for place in ("/v1/fleet", "/v1/rollouts", "/v1/groups", "/v1/devices", "/fleet", "/readyz"):
+            assert (await web.get(place)).status_code == 200, place
+
+
+def test_a_server_that_listens_everywhere_is_reached_by_the_name_of_its_machine() -> None:
+    for everywhere in ("0.0.0.0:7465", "[::]:7465"):
+        assert address_for_others(everywhere) == f"{socket.gethostname()}:7465"
+    for one in ("127.0.0.1:7465", "[::1]:7465", "mistify.example:7465"):
+        assert address_for_others(one) == one

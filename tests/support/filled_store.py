@@ -60,7 +60,7 @@ def fill(store: Store) -> None:
     create_token(store.tokens, "phone-of-the-lab-on-the-third-floor", [Scope.READ, Scope.REPORT])
     store.fleet.put([DeviceReport(status, _SEEN) for status in _statuses(twenty)])
     for rollout in _rollouts(replace(twenty, id="twenty")):
-        store.rollouts.put(rollout)
+        store.rollouts.put(rollout, store.rollouts.all())
     setting = Setting(False, 1, 0.031, 0.094)
     device = Device("my-board", "Cortex-A72", "LiteRT 2.2", (setting, replace(setting, integer=True)), _SEEN)
     store.devices.put(device, DeviceTable("my-board", "Cortex-A72", "LiteRT 2.2", (), ()), [])

@@ -21,11 +21,14 @@ from mistify_server.store.sql.columns import DatabaseClock, is_one_of
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.reading import UNFINISHED, job_row
 from mistify_server.store.sql.rows import UNFINISHED_GOALS
-from mistify_server.store.sql.schema import GoalRow, JobRow, ServerRow
+from mistify_server.store.sql.schema import GoalRow, JobRow, MetaRow, ServerRow
 from mistify_server.store.sql.versions import of_this_version, state_of
 
 #: Seconds after which a server that was killed is forgotten: longer than any task.
 _REMEMBERED: Final = 2 * 86_400.0
+
+#: Key of the row in the table `meta` with the address of the last main server.
+_MAIN_ADDRESS: Final = "main_address"
 
 
 class SqlLeases(Leases):
@@ -39,6 +42,17 @@ class SqlLeases(Leases):
     def start_alone(self) -> None:
         with self._database.write() as session:
             session.execute(delete(ServerRow))
+
+    @override
+    def record_main(self, address: str) -> None:
+        with self._database.write() as session:
+            session.merge(MetaRow(key=_MAIN_ADDRESS, value=address))
+
+    @override
+    def main_address(self) -> str | None:
+        with self._database.read() as session:
+            row = session.get(MetaRow, _MAIN_ADDRESS)
+            return None if row is None else row.value
 
     @override
     def announced(self, on_change: Callable[[str], None]) -> AbstractContextManager[None]:

@@ -3,11 +3,7 @@
 import asyncio
 import json
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -20,40 +16,11 @@ from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.directory import open_store
 from mistify_server.store.leases import FIRST_FENCE
 from tests.mistify_server.conftest import COSTS
+from tests.mistify_server.two_servers import server, two_servers
 from tests.support.postgresql import Cluster
 
 Config = Callable[..., dict[str, object]]
-HERE = Path(__file__).parents[1]
 SHARES = (0.9, 0.8, 0.7)
-
-#: Length of a lease in seconds.
-LEASE = "0.6"
-
-
-@dataclass(frozen=True)
-class Server:
-    caller: Any
-    process: asyncio.subprocess.Process
-
-
-@asynccontextmanager
-async def server(site: Any, call_at: Any, database: str, *options: str) -> AsyncIterator[Server]:
-    command = [sys.executable, str(HERE / "scripted_server.py"), "--store", str(site.store)]
-    where = ("--root", str(site.root), "--database", database, "--lease", LEASE)
-    process = await asyncio.create_subprocess_exec(
-        *command, *where, *options, "--", *site.worker, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    address = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
-    caller = call_at(address)
-    try:
-        yield Server(caller, process)
-    finally:
-        await caller.channel.close()
-        if process.returncode is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            await process.wait()
 
 
 def configs(make_config: Config) -> list[dict[str, object]]:
@@ -74,16 +41,6 @@ def files(job: Any) -> dict[str, list[tuple[str, str]]]:
     return {
         goal.id: [(f.name, f.sha256) for f in goal.files if f.name == "serve.tflite"] for goal in job.goals
     }
-
-
-@asynccontextmanager
-async def two_servers(site: Any, call_at: Any, cluster: Cluster) -> AsyncIterator[tuple[Server, Server]]:
-    database = cluster.new_database()
-    async with (
-        server(site, call_at, database) as main,
-        server(site, call_at, database, "--join") as joined,
-    ):
-        yield main, joined
 
 
 async def test_another_server_completes_the_jobs_of_one_that_was_killed(

@@ -9,6 +9,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.rollouts import InstallationPhase, Instruction, RolloutState
+from mistify_server.store.sql.fleet import SqlFleetStore
 from tests.mistify_server.rollouts.site import DIGEST, Site
 from tests.support.fleets import JOB, after, device, new_rollout
 
@@ -186,6 +187,41 @@ def test_a_device_that_was_offline_catches_up(site: Site) -> None:
     site.tick(86_400)
     (instruction,) = site.report(device("late"))
     assert instruction.wanted == started.rollout.wanted
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_time_in_which_reports_cannot_be_stored_is_no_silence(
+    site: Site, monkeypatch: pytest.MonkeyPatch, *, over: bool
+) -> None:
+    site.report(device("a"), device("b"))
+    started = site.service.start(new_rollout(1.0, after_seconds=86_400.0, devices=2))
+    begun = after(device("a"), started.rollout.id, InstallationPhase.DOWNLOADING)
+    site.report(begun, after(device("b"), started.rollout.id))
+    site.fleet.write()
+    site.tick(60)
+    with monkeypatch.context() as full:
+        full.setattr(SqlFleetStore, "put", raise_no_space)
+        for _ in range(3):
+            site.fleet.report(after(device("b"), started.rollout.id))
+            with pytest.raises(MistifyError, match="no space left"):
+                site.fleet.write()
+            site.tick(3000)
+            assert site.get(started).rollout.state is RolloutState.RUNNING
+    if over:
+        site.report(after(device("b"), started.rollout.id))
+        site.fleet.write()
+    site.tick()
+    assert site.get(started).rollout.state is RolloutState.RUNNING
+    site.report(after(device("b"), started.rollout.id))
+    site.fleet.write()
+    site.tick(3600)
+    site.report(after(device("b"), started.rollout.id))
+    site.tick()
+    assert "a (no report for an hour, the last one: downloading)" in site.get(started).rollout.reason
+
+
+def raise_no_space(*_: object) -> None:
+    raise MistifyError(ErrorCode.UNAVAILABLE, "no space left")
 
 
 def test_a_roll_out_survives_a_restart(site: Site) -> None:

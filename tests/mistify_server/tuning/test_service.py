@@ -150,7 +150,7 @@ async def test_publications_of_a_removed_group_are_swept(coordinator, clock, wai
     await coordinator.enter(0, 1)
     coordinator.store.tuning.remove_group(fleet.GROUP)
     clock.now += SWEEP_SECONDS
-    watching = asyncio.create_task(coordinator.service.watch_leases())
+    watching = asyncio.create_task(coordinator.service.upkeep())
     await wait_until(lambda: not coordinator.files)
     watching.cancel()
 

@@ -11,7 +11,7 @@ import pytest
 from mistify.rollouts import InstallationPhase
 from mistify_client.rpc.devices import DevicesClient
 from mistify_client.rpc.rollouts import RolloutsClient
-from mistify_server.rollouts import service
+from mistify_server.rollouts import reports
 from mistify_server.server import running_server
 from tests.support.fleets import JOB, after, device
 from tests.support.published import publish
@@ -79,7 +79,7 @@ async def test_mistakes_are_reported(serve: Any) -> None:
 async def test_roll_outs_are_shown_with_their_devices_as_text(
     site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(reports, "_INTERVAL_SECONDS", 0.02)
     evil = "<script>alert(1)</script>"
     names = ["kitchen-7", evil]
     async with (

@@ -152,9 +152,9 @@ def test_roll_outs_are_those_of_a_tenant(red: Store, blue: Store) -> None:
         "r", "red-1", "a", "0" * 64, "phone", "*", (1.0,), RolloutCriteria(), RolloutState.RUNNING, 0, 1,
         "started", 1, "ci",
     )  # fmt: skip
-    red.rollouts.put(rollout)
-    red.rollouts.put(rollout)
-    assert (red.rollouts.all(), blue.rollouts.all()) == ([rollout], [])
+    red.rollouts.put(rollout, {})
+    red.rollouts.put(rollout, red.rollouts.all())
+    assert (red.rollouts.all(), blue.rollouts.all()) == ({rollout.id: rollout}, {})
 
 
 def test_groups_belong_to_the_tenant_of_their_job(red: Store, blue: Store, store: Store) -> None:

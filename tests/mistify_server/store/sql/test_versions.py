@@ -146,7 +146,7 @@ def test_a_package_that_may_be_rolled_out_is_kept(tmp_path: Path) -> None:
     job = digits_job(tmp_path)
     with open_store(tmp_path) as store:
         store.tuning.remove_group("home")
-        store.rollouts.put(rollout_of(job, RolloutState.STOPPED))
+        store.rollouts.put(rollout_of(job, RolloutState.STOPPED), {})
         change(tmp_path, "UPDATE rollouts SET state = 'adrift'")
         with pytest.raises(MistifyError, match="installs a package of the job") as raised:
             store.jobs.hide(job.id, 1)
