@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mistify.adaptation.reservoir import Reservoir
 from mistify.adaptation.statistics import FoldedNorms, Statistics
 
-__all__ = ["BATCH", "Adapter", "GraphObserver", "spread"]
+__all__ = ["BATCH", "LEAST_SPREAD", "Adapter", "GraphObserver", "spread"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
@@ -26,7 +26,7 @@ _HALFWAY: Final = 7
 #: The predictions whose mean has to be spread over the classes, and its least entropy, as a share of the
 #: entropy of all classes alike.
 _WINDOW: Final = 100
-_LEAST_SPREAD: Final = 0.5
+LEAST_SPREAD: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Adapter:
             The number of updates.
         """
         due, self._pending = divmod(self._pending, BATCH) if self._pending > 0 else (0, self._pending)
-        if len(self._reservoir) < BATCH or self.spread < _LEAST_SPREAD:
+        if len(self._reservoir) < BATCH or self.spread < LEAST_SPREAD:
             return 0
         for _ in range(due):
             self._learn()

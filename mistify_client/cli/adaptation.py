@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from mistify.adaptation.adapter import LEAST_SPREAD
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.adapting.installing import adaptable_version, remove_adaptation
@@ -76,10 +77,13 @@ def _lines(refusal: str, state: AdaptationState | None, history: list[dict[str, 
     if refusal:
         yield refusal
     elif state is None:
-        yield 'no statistics yet: start a monitor whose config has a table "[adaptation]"'
+        yield 'no statistics yet: they need a monitor whose config has a table "[adaptation]"'
     else:
         yield f"{'adapted' if state.adapted else 'as shipped'}, shift {state.shift:.2f} ({state.time})"
         yield f"{state.examples:,} examples, {state.updates:,} updates, spread of classes {state.spread:.0%}"
+        if state.examples and state.spread < LEAST_SPREAD:
+            least = f"nothing is learned below a spread of {LEAST_SPREAD:.0%}"
+            yield f"{least}: the recent predictions are of too few classes"
     for entry in history:
         shift = f" (shift {entry['shift']:.2f})" if "shift" in entry else ""
         yield f"{entry.get('time', '')} {entry.get('event', '')}: {entry.get('reason', '')}{shift}"

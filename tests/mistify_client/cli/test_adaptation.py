@@ -11,7 +11,7 @@ from mistify_client.cli.main import app
 from mistify_client.runtime.versions import current, install
 from tests.support.adaptable import Camera, digits, dirty, make_package, shuffled
 
-IMAGES, _ = digits()
+IMAGES, LABELS = digits()
 
 
 @pytest.fixture
@@ -62,6 +62,14 @@ def test_state_and_history_are_shown_and_reset(package):
     state = AdaptationStorage(package).state()
     assert (state.adapted, state.shift) == (False, 0)
     assert [entry["event"] for entry in AdaptationStorage(package).history()][-1] == "reset"
+
+
+def test_a_stream_of_one_class_says_why_nothing_is_learned(package):
+    camera = Camera(package)
+    camera.shows(IMAGES[LABELS == 0][:40])
+    assert "nothing is learned below a spread of 50%" in run(package).output
+    camera.shows(shuffled(IMAGES, 160))
+    assert "nothing is learned" not in run(package).output
 
 
 def test_a_directory_without_a_package_is_an_error(tmp_path):
