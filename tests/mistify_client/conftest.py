@@ -34,6 +34,7 @@ from mistify.wire.limits import ERROR_METADATA
 from mistify.wire.porting import plan_to_proto
 from mistify_client.rpc.retry import Backoff
 from tests.support.paths import DATA
+from tests.support.ports import reserved_address
 from tests.support.targets import overall
 from tests.support.tiny_packages import COMPARISON, COSTS, IMAGE, LATENCY, PAIR, SCORES, make_package
 
@@ -251,22 +252,26 @@ class PortingFake(PortingServicer):
         context.abort(grpc.StatusCode[error.code.grpc_status], error.message)
 
 
-def serve(fake: PortingFake, address: str, *, reserved: bool = False) -> tuple[grpc.Server, str]:
-    """Start a server for a service, and return it with its address, which a socket may have `reserved`."""
-    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", int(reserved))])
+def serve(fake: PortingFake, address: str) -> grpc.Server:
+    """Start a server for a service at a `reserved_address`."""
+    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 1)])
     add_PortingServicer_to_server(fake, server)
-    port = server.add_insecure_port(address)
+    server.add_insecure_port(address)
     server.start()
-    return server, f"127.0.0.1:{port}"
+    return server
 
 
-@dataclass
 class Service:
-    """An in-memory service whose server can be stopped and restarted at the same address."""
+    """An in-memory service whose server can be stopped and restarted at the same address.
 
-    fake: PortingFake
-    server: grpc.Server
-    address: str
+    Args:
+        address: A `reserved_address`.
+    """
+
+    def __init__(self, fake: PortingFake, address: str) -> None:
+        self.fake = fake
+        self.address = address
+        self.start()
 
     def stop(self) -> None:
         self.server.stop(None).wait()
@@ -277,15 +282,22 @@ class Service:
         self.fake.job = ended_job(self.fake.files)
 
     def start(self) -> None:
-        self.server, _ = serve(self.fake, self.address)
+        self.server = serve(self.fake, self.address)
+
+
+@contextmanager
+def running(fake: PortingFake) -> Iterator[Service]:
+    """Run a service within the block."""
+    with reserved_address() as address:
+        service = Service(fake, address)
+        yield service
+        service.stop()
 
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    fake = PortingFake(dict(FILES), events(), ended_job(FILES))
-    service = Service(fake, *serve(fake, "127.0.0.1:0"))
-    yield service
-    service.stop()
+    with running(PortingFake(dict(FILES), events(), ended_job(FILES))) as service:
+        yield service
 
 
 @dataclass

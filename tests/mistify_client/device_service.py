@@ -34,9 +34,10 @@ class Devices(DevicesServicer):
             PortingFake._abort(context, self.error)
 
 
-def serve(devices, address="127.0.0.1:0"):
-    server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
+def serve(devices, address):
+    """Start a server at a `reserved_address`."""
+    server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 1)])
     add_DevicesServicer_to_server(devices, server)
-    port = server.add_insecure_port(address)
+    server.add_insecure_port(address)
     server.start()
-    return server, f"127.0.0.1:{port}"
+    return server

@@ -14,7 +14,7 @@ from mistify.v1 import porting_pb2 as pb
 from mistify_client import PortedModel, hub
 from mistify_client.origin import ORIGIN, Origin
 from mistify_client.porting.local_server import embedded_server
-from tests.mistify_client.conftest import PortingFake, ended_job, events, serve
+from tests.mistify_client.conftest import PortingFake, ended_job, events, running
 from tests.mistify_client.pools import make_elastic_package
 
 CONFIG = {
@@ -63,14 +63,10 @@ def test_another_server_ports_the_same_config_again(service, porting, package, t
     other = shutil.copytree(package, tmp_path / "other")
     Manifest.load(other).model_copy(update={"job": "job-of-another"}).save(other)
     files = {path.name: path.read_bytes() for path in other.iterdir()}
-    fake = PortingFake(files, events(), ended_job(files))
-    server, address = serve(fake, "127.0.0.1:0")
-    try:
-        model = hub.load("resnet", porting={**porting, "server": address})
+    with running(PortingFake(files, events(), ended_job(files))) as another:
+        model = hub.load("resnet", porting={**porting, "server": another.address})
         assert model.manifest.job == "job-of-another"
         assert hub.load("resnet", porting=porting).manifest.job == "job-1"
-    finally:
-        server.stop(None).wait()
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 1
 
 

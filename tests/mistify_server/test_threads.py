@@ -10,6 +10,9 @@ from mistify_server.identity.callers import Caller
 from mistify_server.threads import THREADS, FairThreads, use_enough_threads
 from tests.support.callers import called_by
 
+#: Seconds after which a test fails: no work takes long, but the machine may be busy.
+DEADLINE = 60
+
 
 def test_a_call_does_not_wait_for_as_many_others_as_asyncio_has_threads() -> None:
     others = min(THREADS - 1, (os.cpu_count() or 1) + 4)
@@ -17,7 +20,7 @@ def test_a_call_does_not_wait_for_as_many_others_as_asyncio_has_threads() -> Non
     async def call() -> bool:
         use_enough_threads()
         answered = Event()
-        reading = [asyncio.create_task(asyncio.to_thread(answered.wait, 5)) for _ in range(others)]
+        reading = [asyncio.create_task(asyncio.to_thread(answered.wait, DEADLINE)) for _ in range(others)]
         await asyncio.sleep(0)  # they have begun
         await asyncio.to_thread(answered.set)
         return all(await asyncio.gather(*reading))
@@ -32,7 +35,7 @@ def gated() -> Iterator[tuple[Callable[[], None], Semaphore]]:
 
     def work() -> None:
         begun.release()
-        assert gate.wait(60)
+        assert gate.wait(DEADLINE)
 
     try:
         yield work, begun
@@ -51,12 +54,12 @@ def test_no_number_of_calls_of_some_callers_keeps_the_threads_from_others() -> N
             for name, running in (("a", 4), ("b", 2), ("c", 1)):
                 with called_by(caller(name)):
                     results += [threads.submit(work) for _ in range(20)]
-                assert all(begun.acquire(timeout=10) for _ in range(running))
+                assert all(begun.acquire(timeout=DEADLINE) for _ in range(running))
                 assert not begun.acquire(blocking=False)
             with called_by(caller("d")):
-                assert threads.submit(lambda: "answered").result(10) == "answered"
-            assert threads.submit(lambda: "the server's own").result(10) == "the server's own"
-        assert [result.result(10) for result in results] == [None] * 60
+                assert threads.submit(lambda: "answered").result(DEADLINE) == "answered"
+            assert threads.submit(lambda: "the server's own").result(DEADLINE) == "the server's own"
+        assert [result.result(DEADLINE) for result in results] == [None] * 60
 
 
 def test_work_that_waits_keeps_its_order_and_may_be_cancelled() -> None:
@@ -64,17 +67,17 @@ def test_work_that_waits_keeps_its_order_and_may_be_cancelled() -> None:
     with FairThreads(2) as threads:
         with gated() as (work, begun), called_by(caller("a")):
             first = threads.submit(work)
-            assert begun.acquire(timeout=10)
+            assert begun.acquire(timeout=DEADLINE)
             others = [threads.submit(done.append, number) for number in range(5)]
             assert others[2].cancel()
-        assert first.result(10) is None
-        assert [other.result(10) for other in others if not other.cancelled()] == [None] * 4
+        assert first.result(DEADLINE) is None
+        assert [other.result(DEADLINE) for other in others if not other.cancelled()] == [None] * 4
     assert done == [0, 1, 3, 4]
 
 
 def test_errors_reach_the_call() -> None:
     with FairThreads(2) as threads, called_by(caller("a")):
-        error = threads.submit(int, "x").exception(10)
+        error = threads.submit(int, "x").exception(DEADLINE)
     assert isinstance(error, ValueError)
 
 
@@ -82,7 +85,7 @@ def test_what_waits_at_the_end_is_still_done() -> None:
     threads = FairThreads(2)
     with gated() as (work, begun), called_by(caller("a")):
         threads.submit(work)
-        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=DEADLINE)
         last = threads.submit(lambda: "done")
         threads.shutdown(wait=False)
-    assert last.result(10) == "done"
+    assert last.result(DEADLINE) == "done"

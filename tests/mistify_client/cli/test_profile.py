@@ -14,6 +14,7 @@ from mistify_client.cli.main import app
 from mistify_client.porting.local_server import LocalServer
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.device_service import Devices, serve
+from tests.support.ports import reserved_address
 from tests.support.tokens import write_token
 
 
@@ -125,9 +126,10 @@ def test_another_device_needs_a_server_or_a_file(measured):
 
 def test_the_latency_of_a_package_is_reported(package, measured):
     devices = Devices()
-    server, address = serve(devices)
-    result = mistify("report-latency", "--device", "my-board", "--package", package, "--server", address)
-    server.stop(None).wait()
+    with reserved_address() as address:
+        server = serve(devices, address)
+        result = mistify("report-latency", "--device", "my-board", "--package", package, "--server", address)
+        server.stop(None).wait()
     assert result.exit_code == 0, result.stderr
     assert measured == [package]
     assert devices.reports == [("my-board", "job-1", "half", 0.75)]

@@ -21,7 +21,7 @@ from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
-from tests.mistify_client.conftest import Service, serve
+from tests.mistify_client.conftest import running
 from tests.mistify_client.monitor.adapting import adapting_fake
 from tests.mistify_client.monitor.daemons import CONFIG, Daemon
 from tests.support.tiny_packages import IMAGE, SCORES, make_package
@@ -191,10 +191,8 @@ def device(package: Path) -> Callable[..., Device]:
 @pytest.fixture
 def service(data):
     """Yield a porting service that adapts immediately, or once a test opens a gate."""
-    fake = adapting_fake(data / "tiny.tflite")
-    service = Service(fake, *serve(fake, "127.0.0.1:0"))
-    yield service
-    service.stop()
+    with running(adapting_fake(data / "tiny.tflite")) as service:
+        yield service
 
 
 @pytest.fixture

@@ -17,14 +17,15 @@ from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.device_service import Devices, serve
 from tests.mistify_client.monitor.adapting import PATIENCE, Entries
 from tests.mistify_client.monitor.conftest import EXPECTED_MS
+from tests.support.ports import reserved_address
 
 
 class Site:
     """A package with three branches and a monitor that reports; `step` lets seconds pass."""
 
-    def __init__(self, package):
-        self.devices = Devices()
-        self.server, self.address = serve(self.devices)
+    def __init__(self, package, address):
+        self.devices, self.address = Devices(), address
+        self.server = serve(self.devices, address)
         self.state = MonitorState.of(package)
         self.state.directory.mkdir(parents=True)
         self.switchboard = Switchboard.open(state_directory(package))
@@ -65,10 +66,11 @@ class Site:
 
 @pytest.fixture
 def site(package):
-    site = Site(package)
-    yield site
-    site.monitor.close()
-    site.server.stop(None).wait()
+    with reserved_address() as address:
+        site = Site(package, address)
+        yield site
+        site.monitor.close()
+        site.server.stop(None).wait()
 
 
 def test_changes_are_reported_immediately_and_the_rest_once_a_minute(site):
@@ -96,7 +98,7 @@ def test_a_server_gets_the_most_recent_status_when_it_is_reachable_again(site):
     site.now += 1
     site.monitor.step()
     assert "no server answers" in site.entries.until(event="problem", about="fleet")["reason"]
-    site.server, _ = serve(site.devices, site.address)
+    site.server = serve(site.devices, site.address)
     status = site.devices.statuses.get(timeout=PATIENCE)
     assert status.problems == {}
     site.entries.until(event="recovered")

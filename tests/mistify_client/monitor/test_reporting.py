@@ -16,6 +16,7 @@ from mistify_client.runtime.trust import Trust
 from mistify_client.runtime.versions import current, install, roll_back
 from tests.mistify_client.device_service import Devices, serve
 from tests.mistify_client.monitor.adapting import Entries
+from tests.support.ports import reserved_address
 from tests.support.signed_packages import sign_package
 from tests.support.tiny_packages import make_package
 from tests.support.tokens import write_token
@@ -24,10 +25,10 @@ from tests.support.tokens import write_token
 class Site:
     """A package and daemons that report its latency; `let_pass` advances their clock."""
 
-    def __init__(self, package):
+    def __init__(self, package, address):
         self.package = package
-        self.devices = Devices()
-        self.server, self.address = serve(self.devices)
+        self.devices, self.address = Devices(), address
+        self.server = serve(self.devices, address)
         self.state = MonitorState.of(package)
         self.state.directory.mkdir(parents=True)
         self.measured, self.takes, self.now = [], 0.75, 1000.0
@@ -72,10 +73,11 @@ class Site:
 
 @pytest.fixture
 def site(package):
-    site = Site(package)
-    yield site
-    site.stop()
-    site.server.stop(None).wait()
+    with reserved_address() as address:
+        site = Site(package, address)
+        yield site
+        site.stop()
+        site.server.stop(None).wait()
 
 
 def test_a_version_of_a_server_that_is_not_trusted_is_not_measured(site, package, tmp_path):
@@ -136,7 +138,7 @@ def test_an_unreachable_server_gets_the_report_later_without_a_new_measurement(s
     site.daemon()
     site.let_pass(1, 0.0)
     site.entries.until(event="problem")
-    site.server, _ = serve(site.devices, site.address)
+    site.server = serve(site.devices, site.address)
     site.entries.until(event="latency")
     assert len(site.measured) == 1
     assert len(site.devices.reports) == 1

@@ -210,7 +210,7 @@ async def test_watchers_of_a_job_that_is_given_up_need_not_wait_for_the_store(
     with held(store.leases, "give_back") as gate:
         jobs.start("j")
         await asyncio.to_thread(gate.reached.wait)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             with pytest.raises(MistifyError, match="upgrade this server"):
                 await following
         gate.opened.set()
@@ -246,15 +246,17 @@ async def test_a_running_job_whose_priority_only_a_newer_version_knows_is_left_t
 
 
 async def test_an_internal_error_of_a_job_does_not_keep_others_running_that_were_ended_elsewhere(
+    site: Any,
     store: Store,
     jobs: RunningJobs,
     sharing: SharedJobs,
     other: Store,
-    plan: BatchPlan,
     *,
+    plan: BatchPlan,
     wait_until: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    (site.control / "hold-source").touch()
     create(store, plan, "k")
     for job_id in "jk":
         jobs.start(job_id)

@@ -8,10 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
+from mistify_server.store.sql.jobs import SqlJobStore
 from mistify_server.web import connections, protocol, serving
 from tests.mistify_server.web.conftest import Serve
+from tests.support.gates import held
 
 HEAD = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
+READY = b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 BODY = b"POST /v1/session HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{"
 LARGE = b"GET /static/plotly.js HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
@@ -28,15 +31,32 @@ async def connected(web: httpx.AsyncClient, said: bytes, limit: int = 2**16) -> 
         writing.close()
 
 
-@pytest.mark.parametrize("said", [b"", HEAD, HEAD + b"\r\n" + HEAD, BODY, BODY + b'"' * 998])
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(protocol, "PROGRESS_SECONDS", 0.1)
+
+
+@pytest.mark.parametrize("said", [b"", HEAD, BODY, BODY + b'"' * 998])
 async def test_a_connection_with_an_incomplete_request_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
-    monkeypatch.setattr(protocol, "PROGRESS_SECONDS", 0.1)
+    shorten(monkeypatch)
     async with serve() as web, connected(web, said) as (reading, _), asyncio.timeout(60):
-        answer = await reading.read()
-    assert answer.count(b"HTTP/1.1 200 OK") == said.count(b"\r\n\r\n") - (b"POST" in said)
+        assert await reading.read() == b""
+
+
+async def test_a_connection_with_an_incomplete_request_after_another_is_closed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other is answered, however busy the server is when it comes."""
+    async with serve() as web, asyncio.timeout(60):
+        with held(SqlJobStore, "page") as gate:
+            async with connected(web, READY + HEAD) as (reading, _):
+                await asyncio.to_thread(gate.reached.wait)
+                shorten(monkeypatch)
+                gate.opened.set()
+                answer = await reading.read()
+    assert answer.count(b"HTTP/1.1 200 OK") == 1
 
 
 async def test_a_connection_that_does_not_read_the_response_is_closed(

@@ -17,7 +17,7 @@ from mistify_client.monitor.state.state import MonitorState
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.versions import current
-from tests.mistify_client.monitor.adapting import Entries
+from tests.mistify_client.monitor.adapting import PATIENCE, Entries
 from tests.mistify_client.monitor.test_config import GOAL
 from tests.support.tiny_packages import IMAGE, SCORES, make_package
 
@@ -101,6 +101,7 @@ def on_probation(site, *, fastest_ms, before_ms, fits=False, meanwhile=lambda: N
     background.ask(SHORT, Manifest.load(site.package))
     background.resume()
     site.until("probation")
+    background._thread.join(PATIENCE)  # or else, it may be about to end when its next work comes
     meanwhile()
     for second in range(70):
         background.fastest_ms = fastest_ms

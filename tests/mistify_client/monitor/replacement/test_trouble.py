@@ -1,6 +1,5 @@
 """Unreachable and refusing servers, corrupt downloads, and full disks."""
 
-import socket
 from contextlib import ExitStack
 from errno import EIO, ENOSPC
 
@@ -16,17 +15,15 @@ from tests.mistify_client.conftest import serve
 from tests.mistify_client.monitor.adapting import held
 from tests.mistify_client.monitor.replacement.conftest import on_probation
 from tests.support.disks import files_limited_to
+from tests.support.ports import reserved_address
 from tests.support.tokens import write_token
 
 
 def test_a_server_may_be_unreachable_at_first(site, service):
-    with socket.socket() as reservation:  # reserves the port, which the server then shares
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reservation.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{reservation.getsockname()[1]}"
+    with reserved_address() as address:
         site.ask(server=address)
         assert "no server answers" in site.entries.until(event="problem")["reason"]
-        late, _ = serve(service.fake, address, reserved=True)
+        late = serve(service.fake, address)
         try:
             site.entries.until(event="recovered")
             site.until("probation")

@@ -44,7 +44,7 @@ def test_threads_that_begin_together_share_a_connection(
     bucket, together = Bucket(BucketAddress.of(address)), Barrier(CONNECTIONS)
 
     def find(key: str) -> object:
-        together.wait(10)
+        together.wait(60)
         return bucket.find(key)
 
     with ThreadPoolExecutor(CONNECTIONS) as threads:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import text
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job, JobState
@@ -115,20 +116,20 @@ def test_others_write_while_the_database_shrinks(
     with database.write() as session:
         session.execute(text("DELETE FROM large"))
     monkeypatch.setattr("mistify_server.store.sql.sqlite._RELEASED_PAGES", 1)
-    begun, shrink = threading.Event(), SqliteBackend.shrink
+    begun, written = threading.Event(), threading.Event()
 
-    def noted(backend: SqliteBackend, engine: Engine) -> int:
-        freed = shrink(backend, engine)
+    def pause(_seconds: float) -> None:
         begun.set()
-        return freed
+        assert written.wait(60)
 
-    monkeypatch.setattr(SqliteBackend, "shrink", noted)
+    monkeypatch.setattr("mistify_server.store.sql.database.time", SimpleNamespace(sleep=pause))
     with ThreadPoolExecutor() as threads:
         shrinking = threads.submit(database.shrink)
-        assert begun.wait(10)
+        assert begun.wait(60)
         with database.write() as session:
             session.execute(text("INSERT INTO large VALUES ('new')"))
             assert session.scalar(text("PRAGMA freelist_count"))
+        written.set()
         assert shrinking.result() > 190 * 4_000
     assert (tmp_path / "mistify.db").stat().st_size < 500_000
     assert database.shrink() == 0
