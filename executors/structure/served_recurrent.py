@@ -9,6 +9,8 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from executors.structure.lstm_memory import LSTMWithMemory
+
 layers = keras.layers
 
 #: Name under which Keras finds these layers in the config of a bidirectional one.
@@ -53,9 +55,8 @@ class _SimpleRNN(_Loop, keras.layers.SimpleRNN):  # type: ignore[misc]  # Keras 
         return [cell.activation(read + tf.matmul(states[0], cell.recurrent_kernel))]
 
 
-@keras.saving.register_keras_serializable(_PACKAGE)
-class _LSTM(_Loop, keras.layers.LSTM):  # type: ignore[misc]
-    """An LSTM."""
+class _LSTMLoop(_Loop):
+    """The loop of an LSTM."""
 
     def _step(self, cell: Any, read: tf.Tensor, states: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         output, memory = states
@@ -63,6 +64,16 @@ class _LSTM(_Loop, keras.layers.LSTM):  # type: ignore[misc]
         written, kept, shown = (cell.recurrent_activation(gates[place]) for place in (0, 1, 3))
         memory = kept * memory + written * cell.activation(gates[2])
         return [shown * cell.activation(memory), memory]
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class _LSTM(_LSTMLoop, keras.layers.LSTM):  # type: ignore[misc]
+    """An LSTM."""
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class _LSTMWithMemory(_LSTMLoop, LSTMWithMemory):
+    """An LSTM that returns its memory."""
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)
@@ -90,6 +101,7 @@ class _GRU(_Loop, keras.layers.GRU):  # type: ignore[misc]
 _CELLS: Final[Mapping[type, type]] = {
     layers.GRU: _GRU,
     layers.LSTM: _LSTM,
+    LSTMWithMemory: _LSTMWithMemory,
     layers.SimpleRNN: _SimpleRNN,
 }
 

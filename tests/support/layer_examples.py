@@ -10,6 +10,7 @@ from keras import layers, ops
 from executors.structure.each_step import EachStep
 from executors.structure.keras_internals import LayerScale, StochasticDepth, core, math, nn, numpy
 from executors.structure.litert_operations import SERVED
+from executors.structure.lstm_memory import LSTMWithMemory
 from tests.executors.structure.networks import randomised
 
 #: Applies a layer to features.
@@ -58,6 +59,7 @@ STEPS: Mapping[type, Body] = {
     layers.GroupQueryAttention: lambda x: layers.GroupQueryAttention(2, 4, 2)(x, x),
     layers.Identity: _applied(layers.Identity),
     layers.LSTM: _applied(layers.LSTM, 4),
+    LSTMWithMemory: _applied(LSTMWithMemory, 4),
     layers.LayerNormalization: _applied(layers.LayerNormalization),
     layers.LeakyReLU: _applied(layers.LeakyReLU, 0.1),
     layers.Masking: lambda x: layers.GRU(4)(layers.Masking()(x)),

@@ -12,6 +12,7 @@ from executors.structure.each_step import without_shapes
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape, TensorRef
 from executors.structure.handlers.base import LayerHandler, mixes_channels, over, register
+from executors.structure.lstm_memory import LSTMWithMemory
 from mistify.costs.network import multiply_adds
 from mistify.costs.operators import Operation, OperatorKind, elementwise, with_memory
 
@@ -100,7 +101,7 @@ def _operators(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
     return _FIRST_OPERATORS + (inputs[0][1] or 0) * of_step if of_step else 0
 
 
-@register(layers.GRU, layers.LSTM, layers.SimpleRNN)
+@register(layers.GRU, layers.LSTM, layers.SimpleRNN, LSTMWithMemory)
 class Recurrent(LayerHandler):
     """A cell called at every step. Unrolled, because LiteRT has no loop over steps for free batch sizes."""
 
@@ -139,11 +140,6 @@ class Bidirectional(LayerHandler):
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Tie the units of both layers; concatenate them unless they are added or multiplied."""
         read = _sequence(node, inputs, space)
-        if _initial_states(node):
-            raise UnsupportedLayerError(
-                f"layer {node.name!r} is given its initial states; "
-                "expected none, or a layer for each direction"
-            )
         both = (node.layer.forward_layer, node.layer.backward_layer)
         if not all(isinstance(layer, layers.GRU | layers.LSTM | layers.SimpleRNN) for layer in both):
             raise UnsupportedLayerError(

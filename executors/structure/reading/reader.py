@@ -5,7 +5,7 @@ layers and subclassed models are inlined as well if their `call` consists of Ker
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -104,13 +104,18 @@ class _Reader:
         tensors = {id(tensor): index for tensor, index in zip(model.inputs, inputs, strict=True)}
         # The nodes and not get_config(): the config renumbers the calls of nested models differently
         # for readers and outputs, and needs every layer to be serializable.
-        for call in keras_internals.calls(model):
-            if not call.is_input:
-                written = self._call(call.operation, prefix, call.arguments, tensors)
-                tensors.update(zip(map(id, call.output_tensors), written, strict=True))
+        calls = [call for call in keras_internals.calls(model) if not call.is_input]
+        read = {id(tensor) for call in calls for tensor in call.arguments.keras_tensors}
+        read.update(map(id, model.outputs))
+        for call in calls:
+            used = [id(tensor) in read for tensor in call.output_tensors]
+            written = self._call(call.operation, prefix, call.arguments, tensors, used)
+            tensors.update(zip(map(id, call.output_tensors), written, strict=True))
         return [tensors[id(tensor)] for tensor in model.outputs]
 
-    def _call(self, operation: Any, prefix: str, arguments: Any, tensors: dict[int, int]) -> list[int]:
+    def _call(
+        self, operation: Any, prefix: str, arguments: Any, tensors: dict[int, int], used: Sequence[bool]
+    ) -> list[int]:
         def resolve(tensor: keras.KerasTensor) -> TensorRef:
             return TensorRef(tensors[id(tensor)])
 
@@ -131,7 +136,7 @@ class _Reader:
                     "use the weight inside a layer, and register a handler for it"
                 )
         inputs = [tensors[id(item)] for item in values if isinstance(item, keras.KerasTensor)]
-        if several := several_results(wanted, operation, arguments):
+        if several := several_results(wanted, operation, arguments, used):
             model, results = several
             read = dict.fromkeys(map(id, arguments.keras_tensors))
             made = self.read(model, [tensors[tensor] for tensor in read], prefix)

@@ -1,12 +1,14 @@
 """Calls with several results: states of recurrent layers, and scores of attention."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 
 from executors.structure.errors import UnsupportedLayerError
+from executors.structure.lstm_memory import LSTMWithMemory
 
 layers = keras.layers
 
@@ -29,16 +31,20 @@ class Absent:
     reason: str
 
 
-def several_results(name: str, operation: Any, arguments: Any) -> tuple[keras.Model, list[Any]] | None:
+def several_results(
+    name: str, operation: Any, arguments: Any, used: Sequence[bool]
+) -> tuple[keras.Model, list[Any]] | None:
     """Return a call with several results as a functional model of layers with one result.
 
-    The layers have the same weights. The last output of a recurrent layer is also its state; the memory of an
-    LSTM is absent, as are the scores of attention.
+    The layers have the same weights. The last output of a recurrent layer is also its state, and an LSTM
+    whose memory is used returns it as a further step. The scores of attention are absent. A bidirectional
+    layer that is given its initial states also becomes a layer for each direction.
 
     Args:
         name: The layer's name in errors.
         operation: An operation or a layer.
         arguments: Arguments of the call, as stored by Keras.
+        used: Whether each result is used.
 
     Returns:
         The model, and the results of the call in order: its outputs, or `Absent`. None for other calls.
@@ -62,49 +68,60 @@ def several_results(name: str, operation: Any, arguments: Any) -> tuple[keras.Mo
         reason = f"layer {name!r} returns its scores, which are used; expected only its result"
         made = operation(*args, **{**kwargs, "return_attention_scores": False})
         results = [made, Absent(scores, reason)]
-    elif isinstance(operation, _CELLS) and operation.return_state:
-        results = list(_states(name, operation, args, kwargs))
-    elif isinstance(operation, layers.Bidirectional) and operation.return_state:
-        results = _both_directions(name, operation, args, kwargs)
+    elif type(operation) in _CELLS and operation.return_state:
+        results = list(_states(operation, _bound(operation, args, kwargs), any(used[2:])))
+    elif isinstance(operation, layers.Bidirectional) and (
+        operation.return_state or _bound(operation, args, kwargs).get("initial_state") is not None
+    ):
+        results = _both_directions(name, operation, _bound(operation, args, kwargs), used)
     else:
         return None
     there = {id(result): result for result in results if not isinstance(result, Absent)}
     return keras.Model(list(inputs.values()), list(there.values()), name=operation.name), results
 
 
-def _states(name: str, layer: Any, args: Any, kwargs: Any) -> Sequence[Any]:
-    """Return the output of a recurrent layer, and its states."""
-    made = _without_states(layer)(*args, **kwargs)
+def _bound(layer: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of a call by name."""
+    return dict(inspect.signature(layer.call).bind(*args, **kwargs).arguments)
+
+
+def _states(layer: Any, arguments: Mapping[str, Any], memory_used: bool) -> Sequence[Any]:
+    """Return the output of a recurrent layer and its states; the memory of an LSTM only if it is used."""
+    if memory_used and isinstance(layer, layers.LSTM):
+        steps = _like(layer, LSTMWithMemory)(**arguments)
+        last = steps[:, -2]
+        return [steps[:, :-1] if layer.return_sequences else last, last, steps[:, -1]]
+    made = _like(layer, type(layer), return_state=False)(**arguments)
     last = made[:, -1] if layer.return_sequences else made
-    memory = Absent(
-        last,
-        f"layer {name!r} returns its memory, the second of its states, which is used; "
-        "expected only its output and its first state; use a GRU, which has one state",
-    )
-    return [made, last, memory] if isinstance(layer, layers.LSTM) else [made, last]
+    return [made, last, last] if isinstance(layer, layers.LSTM) else [made, last]
 
 
-def _both_directions(name: str, wrapper: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Return the merged outputs of two recurrent layers, and the states of both."""
+def _both_directions(
+    name: str, wrapper: Any, arguments: Mapping[str, Any], used: Sequence[bool]
+) -> list[Any]:
+    """Return the merged outputs of two recurrent layers, and the states of both if they are returned."""
     ahead, back = wrapper.forward_layer, wrapper.backward_layer
     if wrapper.merge_mode not in _MERGES or not isinstance(ahead, _CELLS) or not isinstance(back, _CELLS):
         raise UnsupportedLayerError(
-            f"layer {name!r} returns states and does not merge two recurrent layers; "
+            f"layer {name!r} has states and does not merge two recurrent layers; "
             "expected a GRU, an LSTM or a SimpleRNN with a merge_mode"
         )
-    if "initial_state" in kwargs and kwargs["initial_state"] is not None:
-        raise UnsupportedLayerError(f"layer {name!r} is given its initial state; expected none")
-    first, *of_ahead = _states(name, ahead, args, kwargs)
-    second, *of_back = _states(name, back, args, kwargs)
+    states = arguments.get("initial_state")
+    half = len(ahead.state_size)
+    starts = (None, None) if states is None else (states[:half], states[half:])
+    (first, *of_ahead), (second, *of_back) = (
+        _states(layer, {**arguments, "initial_state": start}, any(used[place : place + 1]))
+        for layer, start, place in ((ahead, starts[0], half), (back, starts[1], 2 * half))
+    )
     if wrapper.return_sequences:
         second = keras.ops.flip(second, axis=1)
     merged = _MERGES[wrapper.merge_mode](name=wrapper.name)([first, second])
-    return [merged, *of_ahead, *of_back]
+    return [merged, *of_ahead, *of_back] if wrapper.return_state else [merged]
 
 
-def _without_states(layer: Any) -> Any:
-    """Return a recurrent layer with the same cell that returns only its output."""
-    plain = type(layer).from_config({**layer.get_config(), "return_state": False})
-    del plain.cell
-    plain.cell, plain.built = layer.cell, True
-    return plain
+def _like(layer: Any, kind: Any, **options: Any) -> Any:
+    """Return a recurrent layer of a kind with the cell of another one."""
+    made = kind.from_config({**layer.get_config(), **options})
+    del made.cell
+    made.cell, made.built = layer.cell, True
+    return made

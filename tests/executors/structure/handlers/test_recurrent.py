@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from executors.structure import UnsupportedLayerError, analyse, narrow
+from executors.structure.lstm_memory import LSTMWithMemory
 from tests.executors.structure.networks import (
     alternate,
     batch,
@@ -163,19 +164,70 @@ def test_states_of_both_directions_are_their_last_outputs(mode, steps):
     check_widen(source)
 
 
-def test_the_memory_of_an_lstm_is_refused_only_if_it_is_used():
+def seq2seq(mask):
+    """Return the encoder and decoder of Keras's examples, which hands both states over."""
+    asked, told = keras.Input((5, 4), name="asked"), keras.Input((3, 2), name="told")
+    _, *states = layers.LSTM(UNITS, return_state=True, name="encoder")(asked)
+    x, state, memory = layers.LSTM(UNITS, return_sequences=True, return_state=True, name="decoder")(
+        told, initial_state=[mask("encoder", state) for state in states]
+    )
+    x = layers.Concatenate()(
+        [layers.Flatten()(mask("decoder", x)), mask("decoder", state), mask("decoder", memory)]
+    )
+    return keras.Model([asked, told], layers.Dense(3, name="out")(x))
+
+
+def test_the_memory_of_an_lstm_is_cut_with_its_units():
+    source = randomised(seq2seq(unmasked))
+    structure, keep = analyse(source), alternate(UNITS)
+    assert structure.widths == {"encoder": UNITS}
+    small = narrow(structure, {"encoder": keep})
+    masked = seq2seq(lambda group, tensor: masking(keep)(tensor))
+    masked.set_weights(source.get_weights())
+    for name in ("encoder", "decoder"):
+        silence(masked.get_layer(name).cell, ~keep)
+    same(outputs(masked, batch(source)), outputs(small, batch(source)))
+    same_costs(structure, {"encoder": int(keep.sum())}, small)
+    check_clone(small)
+    check_widen(source)
+    check_fold(source)
+
+
+def test_an_lstm_returns_its_memory_only_if_it_is_used():
     inputs = keras.Input((5, 4))
     x, state, memory = layers.LSTM(UNITS, return_state=True, name="cell")(inputs)
-    check_clone(randomised(keras.Model(inputs, layers.Dense(2)(layers.Add()([x, state])))))
-    with pytest.raises(UnsupportedLayerError, match=r"'cell' returns its memory.*use a GRU"):
-        analyse(keras.Model(inputs, layers.Dense(2)(memory)))
+    for read, kind in ((layers.Add()([x, state]), layers.LSTM), (memory, LSTMWithMemory)):
+        source = randomised(keras.Model(inputs, layers.Dense(2)(read)))
+        check_clone(source)
+        assert kind in map(type, narrow(analyse(source), {}).layers)
 
 
-def test_initial_states_of_both_directions_are_refused():
-    inputs, state = keras.Input((5, 4)), keras.Input((UNITS,))
-    x = layers.Bidirectional(gru(), name="both")(inputs, initial_state=[state, state])
-    with pytest.raises(UnsupportedLayerError, match="'both' is given its initial states; expected none"):
-        analyse(keras.Model([inputs, state], layers.Dense(2)(x)))
+def test_a_memory_with_a_mask_is_that_before_the_padding():
+    words = keras.Input((5,), dtype="int32")
+    x = layers.Embedding(9, 4, mask_zero=True)(words)
+    _, state, memory = layers.LSTM(UNITS, return_state=True, name="cell")(x)
+    source = randomised(keras.Model(words, layers.Dense(2)(layers.Add()([state, memory]))))
+    texts = [np.array([[3, 1, 4, 0, 0], [5, 2, 6, 7, 8], [1, 0, 0, 0, 0]])]
+    same(outputs(source, texts), outputs(narrow(analyse(source), {}), texts))
+
+
+@pytest.mark.parametrize("cell", [layers.GRU, layers.LSTM])
+@pytest.mark.parametrize("returns", [False, True])
+def test_both_directions_start_from_states_and_are_cut_with_them(cell, returns):
+    asked, told = keras.Input((5, 4), name="asked"), keras.Input((3, 2), name="told")
+    inner = cell(UNITS, return_state=True, name="cell")
+    _, *states = layers.Bidirectional(inner, name="encoder")(asked)
+    decoder = layers.Bidirectional(
+        cell(UNITS, return_sequences=True, return_state=returns, name="other"), name="decoder"
+    )
+    made = decoder(told, initial_state=states)
+    made = layers.Concatenate()([made[0][:, 0], *made[1:]]) if returns else made
+    source = randomised(keras.Model([asked, told], layers.Dense(3)(made)))
+    structure = analyse(source)
+    assert sum(structure.widths.values()) == 2 * UNITS
+    same(outputs(source, batch(source)), outputs(narrow(structure, {}), batch(source)))
+    check_clone(source)
+    check_widen(source)
 
 
 def test_a_softmax_inside_a_cell_is_refused():
