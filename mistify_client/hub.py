@@ -85,9 +85,13 @@ def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting
         ValueError: `threads` is below 1 or above 1024.
     """
     if porting is None:
-        return inspect.unwrap(_tensorflow_hub().load)(handle, tags, options)
+        alternative = "or give `porting`"
+        module = _tensorflow_hub("without `porting`, models are loaded by tensorflow_hub", alternative)
+        return inspect.unwrap(module.load)(handle, tags, options)
     if tags is not None or options is not None:
         raise TypeError("load() takes tags and options for TensorFlow only: a ported model has none")
+    if not isinstance(porting, Mapping):
+        raise TypeError(f"porting is {porting!r}: give a dict such as {{'server': 'HOST:PORT', ...}}")
     if unknown := porting.keys() - Porting.__annotations__.keys():
         expected = ", ".join(Porting.__annotations__)
         raise TypeError(f"porting has no {', '.join(map(repr, sorted(unknown)))}; it takes {expected}")
@@ -105,6 +109,7 @@ class Interception:
 
     def __init__(self, porting: Porting | None = None) -> None:
         self._porting = porting
+        self._module: Any = None
         self._original: Any = None
 
     def install(self) -> None:
@@ -114,14 +119,15 @@ class Interception:
             MistifyError: UNAVAILABLE if it is not installed.
         """
         if self._original is None:
-            module = _tensorflow_hub()
+            alternative = "or call mistify_client.hub.load instead of tensorflow_hub.load"
+            module = self._module = _tensorflow_hub("an interception patches tensorflow_hub", alternative)
             self._original = module.load
             module.load = self._patched(module.load)
 
     def restore(self) -> None:
         """Undo the patch of tensorflow_hub."""
         if self._original is not None:
-            _tensorflow_hub().load = self._original
+            self._module.load = self._original
             self._original = None
 
     def __enter__(self) -> "Interception":
@@ -207,12 +213,12 @@ def _package(client: PortingClient, config: str, server: str, cache: Path) -> Pa
     return package
 
 
-def _tensorflow_hub() -> Any:
+def _tensorflow_hub(reason: str, alternative: str) -> Any:
     try:
         return importlib.import_module("tensorflow_hub")
     except ImportError as error:
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
-            f"without `porting`, models are loaded by tensorflow_hub, which cannot be imported ({error}); "
-            "install it with pip install tensorflow tensorflow_hub 'setuptools<81', or give `porting`",
+            f"{reason}, which cannot be imported ({error}); "
+            f"install it with pip install tensorflow tensorflow_hub 'setuptools<81', {alternative}",
         ) from error

@@ -5,6 +5,9 @@ from typing import Final
 
 TLS: Final = "tls://"
 
+#: What is expected of an address, for errors.
+EXPECTED: Final = "host:port of its gRPC listener, such as 127.0.0.1:7465, or tls://host:port"
+
 
 def is_address(text: str) -> bool:
     """Check whether a text is the address of a server."""

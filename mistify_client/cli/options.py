@@ -8,7 +8,7 @@ import typer
 from mistify.machine import MOST_THREADS
 from mistify.parsing.quantities import parse_duration
 from mistify.parsing.validation import InvalidValue
-from mistify.wire.address import is_address
+from mistify.wire.address import EXPECTED, is_address
 
 PackageOption = Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")]
 ThreadsOption = Annotated[
@@ -29,8 +29,7 @@ def server_option(help_text: str | None = None) -> Any:
 
 def _checked_address(text: str | None) -> str | None:
     if text is not None and not is_address(text):
-        expected = "host:port of its gRPC listener, such as 127.0.0.1:7465, or tls://host:port"
-        raise typer.BadParameter(f'got "{text}"; expected {expected}')
+        raise typer.BadParameter(f'got "{text}"; expected {EXPECTED}')
     return text
 
 

@@ -13,9 +13,12 @@ class ServiceClient:
     Every method raises `MistifyError`: the server's error, or UNAVAILABLE if the server is unreachable.
 
     Args:
-        address: `host:port` of the server.
+        address: `host:port` of the server, or `tls://host:port`.
         token: Sent with every call as `authorization: Bearer TOKEN`.
         backoff: The delays between attempts after connection failures, and the number of attempts.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it is not an address.
     """
 
     def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:

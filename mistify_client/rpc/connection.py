@@ -15,7 +15,7 @@ import grpc
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.times import moment
-from mistify.wire.address import TLS, is_on_this_machine
+from mistify.wire.address import EXPECTED, TLS, is_address, is_on_this_machine
 from mistify.wire.errors import attached_error
 from mistify.wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 from mistify_client.rpc.trust import (
@@ -159,9 +159,15 @@ class Connection:
     Args:
         address: `host:port` of the server, or `tls://host:port`.
         token: Sent with every call as `authorization: Bearer TOKEN`.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it is not an address.
     """
 
     def __init__(self, address: str, token: str | None) -> None:
+        if not is_address(address):
+            problem = Problem("server", f'"{address}"', EXPECTED, "correct it")
+            raise invalid_config([problem], "the connection")
         self.address = address
         self.traffic = Traffic()
         self._closed = False

@@ -142,6 +142,7 @@ def test_a_config_with_several_goals_is_refused(service, porting):
         ({"server": "localhost:1", "job": "a"}, "either a config or both job and goal"),
         ({"server": "localhost:1", "job": "a", "goal": "b", "config": CONFIG}, "either a config or both"),
         ({"job": "a", "goal": "b"}, "has to name the server"),
+        ("localhost:1", r"porting is 'localhost:1': give a dict such as"),
         (
             {"server": "localhost:1", "config": CONFIG, "model": "resnet"},
             "porting has no 'model'; it takes server, token, job",
@@ -165,6 +166,13 @@ def test_the_error_says_how_to_install_tensorflow_hub(monkeypatch):
         with pytest.raises(MistifyError, match="pip install tensorflow tensorflow_hub") as caught:
             wanted()
         assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+def test_an_interception_without_tensorflow_hub_names_the_call_that_needs_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_hub", None)
+    porting = {"server": "host:7465", "job": "job", "goal": "goal"}
+    with pytest.raises(MistifyError, match=r"an interception .* or call mistify_client\.hub\.load"):
+        hub.intercept(porting).install()
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from mistify.times import utc_now
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify_client.rpc.connection import Connection
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.tuning import TuningClient
 
 REQUEST = pb.GetJobRequest(job_id="job-1")
 HOUR = timedelta(hours=1)
@@ -92,6 +94,17 @@ def connection(servicer) -> Iterator[Connection]:
         yield connection
         signal.signal(signal.SIGUSR1, before)
         connection.close()
+
+
+@pytest.mark.parametrize(
+    "address", ["", "host", "host:", "host:port", "host:99999", ":7465", "http://host:7466", "host:7465/jobs"]
+)
+@pytest.mark.parametrize("client", [PortingClient, TuningClient])
+def test_a_client_needs_an_address(client, address):
+    with pytest.raises(MistifyError) as caught:
+        client(address)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert f'server: got "{address}"; expected host:port of its gRPC listener' in str(caught.value)
 
 
 def one_answer(connection: Connection) -> tuple[LateMethod, Callable[[LateMethod], object]]:
