@@ -228,12 +228,10 @@ def _problems(
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             yield Problem(f"{path}: {name}", "NaN or infinite numbers", "finite ones", "leave them out")
     for name, kind in kinds.items():
-        yield from _label_problems(f"{path}: {name}", examples.targets[name], kind, shapes[name])
+        yield from label_problems(f"{path}: {name}", examples.targets[name], kind, shapes[name])
 
 
-def _label_problems(
-    place: str, array: Array, kind: OutputEncoding, shape: Sequence[int]
-) -> Iterator[Problem]:
+def label_problems(place: str, array: Array, kind: OutputEncoding, shape: Sequence[int]) -> Iterator[Problem]:
     """Yield the problems of labels.
 
     Args:

@@ -1,5 +1,6 @@
 """Training of a package on the device with plain LiteRT, and its tuned `serve.tflite` (paper 5.1)."""
 
+import math
 import os
 import threading
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ from mistify.package.training import (
 from mistify.package.verification import verify
 from mistify.tflite.stored import stored_constants
 from mistify.wording import counted
-from mistify_client.examples import Examples
+from mistify_client.examples import Examples, label_problems
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.trust import require_trusted
 
@@ -94,7 +95,9 @@ class PackageTrainer:
 
         Raises:
             MistifyError: INVALID_DATASET, with every array that does not fit.
+            ValueError: The learning rate or the weight is not a finite number from 0.
         """
+        _check_finite(learning_rate=learning_rate, kd_weight=kd_weight)
         arrays = self._inputs(inputs) | self._targets(targets) | self._teacher_targets(teacher)
         self._require_batch(arrays)
         scalars = {KD_WEIGHT: 0.0 if teacher is None else kd_weight, LEARNING_RATE: learning_rate}
@@ -114,7 +117,9 @@ class PackageTrainer:
 
         Raises:
             MistifyError: INVALID_DATASET, also if there is nothing to adapt (`training.adapts` is false).
+            ValueError: The learning rate is not a finite number from 0.
         """
+        _check_finite(learning_rate=learning_rate)
         if not self.training.adapts:
             reason = "the package trains no scales and shifts, or has no outputs with an entropy"
             raise MistifyError(ErrorCode.INVALID_DATASET, reason)
@@ -151,6 +156,9 @@ class PackageTrainer:
         Args:
             inputs: [examples, ...], by input.
             targets: [examples, ...], by output; a class of -1 is ignored.
+
+        Raises:
+            MistifyError: INVALID_DATASET, with every array that does not fit.
         """
         outputs = self._run(EVALUATE, **self._inputs(inputs), **self._targets(targets))
         return BatchScore(float(outputs["loss"]), int(outputs["correct"]), int(outputs["counted"]))
@@ -201,7 +209,16 @@ class PackageTrainer:
         return bind(self.manifest.inputs, positional, named)
 
     def _targets(self, targets: NamedArrays) -> dict[str, Array]:
-        return self._by_output(self.training.targets, targets)
+        tensors, shapes = self.training.targets, {info.name: info.shape for info in self.manifest.outputs}
+        arrays = self._by_output(tensors, targets)
+        problems = [
+            problem
+            for name, kind in self.training.kinds.items()
+            for problem in label_problems(name, arrays[tensors[name]], kind, shapes[name])
+        ]
+        if problems:  # LiteRT takes classes that do not exist, with a loss of 0
+            raise MistifyError(ErrorCode.INVALID_DATASET, "the targets do not fit the network", problems)
+        return arrays
 
     def _teacher_targets(self, teacher: NamedArrays | None) -> dict[str, Array]:
         """Return the teacher's predictions by tensor; zeros without one, as `train` needs all tensors."""
@@ -339,6 +356,12 @@ def _no_training_because(manifest: Manifest) -> str:
         'port the goal with "tuning": {"trainable": "network"} in the config, and without "quantization", '
         '"branches" and "compression"'
     )
+
+
+def _check_finite(**values: float) -> None:
+    for name, value in values.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} is {value}: give a finite number from 0")
 
 
 def _narrowed(values: npt.ArrayLike, dtype: str) -> npt.ArrayLike:

@@ -1,5 +1,6 @@
 """Training a package with LiteRT only, and serving the trained weights."""
 
+import math
 import shutil
 
 import numpy as np
@@ -132,6 +133,8 @@ def test_adaptation_lowers_the_entropy(trainer, lesson):
         (lambda inputs: inputs | {"scores": inputs["scores"][:, None]}, "shape"),
         (lambda inputs: inputs | {"scores": inputs["scores"] + 0.5}, "int32"),
         (lambda inputs: inputs | {"taught": inputs["taught"][:, :2]}, "shape"),
+        (lambda inputs: inputs | {"scores": inputs["scores"] + 3}, "expected 0 to 2, or -1"),
+        (lambda inputs: inputs | {"scores": inputs["scores"] - 3}, "expected 0 to 2, or -1"),
     ],
 )
 def test_unsuitable_examples_are_reported(trainer, lesson, change, message):
@@ -139,6 +142,25 @@ def test_unsuitable_examples_are_reported(trainer, lesson, change, message):
         steps(trainer, change(lesson), 1)
     assert caught.value.code is ErrorCode.INVALID_DATASET
     assert message in str(caught.value)
+
+
+def test_classes_that_do_not_exist_are_not_evaluated(trainer, lesson):
+    with pytest.raises(MistifyError, match=r"scores: got classes from .* expected 0 to 2, or -1"):
+        trainer.evaluate(lesson["image"], lesson["scores"] + 3)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.1])
+def test_learning_rates_and_weights_are_finite_and_not_negative(trainer, lesson, value):
+    images, classes = lesson["image"], lesson["scores"]
+    before = trainer.weights()
+    for step in (
+        lambda: trainer.train_step(images, classes, value),
+        lambda: trainer.train_step(images, classes, 0.1, teacher=lesson["taught"], kd_weight=value),
+        lambda: trainer.adapt_step(images, value),
+    ):
+        with pytest.raises(ValueError, match=f"is {value}: give a finite number from 0"):
+            step()
+    np.testing.assert_equal(trainer.weights(), before)
 
 
 @pytest.mark.parametrize(
