@@ -23,6 +23,7 @@ from mistify_server.hardware.service import DeviceService
 from mistify_server.health import StoreHealth
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
+from mistify_server.identity.open_calls import OpenCalls
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.inspection_turns import InspectionTurns
 from mistify_server.jobs.package_files import PackageFiles
@@ -239,6 +240,7 @@ async def serving_with(
             services.jobs.keep_starting(),
             keep_trimmed(),
             keep_looking(services.reports),
+            services.access.calls.keep_checking(),
             services.tuning.upkeep(),
         ]
         if sharing is not None:
@@ -306,7 +308,8 @@ def _open_services(
         notified = nullcontext() if sharing is None else store.leases.announced(sharing.on_change)
         with notified, closing(AuditLog(store.logs / AUDIT)) as audit:
             authenticator = Authenticator(settings.token, store.tokens, remote=store.remote)
-            access = Access(authenticator, ByTenant(lambda tenant: store.of(tenant).tokens), audit)
+            tokens = ByTenant(lambda tenant: store.of(tenant).tokens)
+            access = Access(authenticator, OpenCalls(authenticator), tokens, audit)
             yield Services(
                 porting=porting,
                 removals=JobRemovals(store, jobs, measured),

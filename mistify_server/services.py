@@ -7,6 +7,7 @@ from mistify_server.hardware.service import DeviceService
 from mistify_server.health import StoreHealth
 from mistify_server.identity.audit import AuditLog
 from mistify_server.identity.authentication import Authenticator
+from mistify_server.identity.open_calls import OpenCalls
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.identity.tokens import TokenStore
 from mistify_server.jobs.package_files import PackageFiles
@@ -26,9 +27,10 @@ from mistify_server.usage import UsageService
 
 @dataclass(frozen=True)
 class Access:
-    """Access to a server: authentication of callers, their tokens, and the record of what they change."""
+    """Access to a server: authentication of callers, their open calls and tokens, and the audit log."""
 
     authenticator: Authenticator
+    calls: OpenCalls
     tokens: ByTenant[TokenStore]
     audit: AuditLog
 

@@ -68,7 +68,8 @@ def grpc_server(services: Services, health_service: Any, report_page: Callable[[
         health_service: The servicer of `grpc.health.v1.Health`.
         report_page: Makes the report of a job.
     """
-    access = AccessInterceptor(services.access.authenticator, services.access.audit)
+    own = services.access
+    access = AccessInterceptor(own.authenticator, own.audit, own.calls)
     interceptors = [TimingInterceptor(services.metrics), ErrorInterceptor(), RequestInterceptor(), access]
     if services.traces.enabled:
         interceptors.append(TracingInterceptor(services.traces))

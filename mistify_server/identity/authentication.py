@@ -44,6 +44,11 @@ class Credential:
         """
         return cls(hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest())
 
+    @classmethod
+    def of_header(cls, header: str) -> "Credential | None":
+        """Return the credential in an `authorization` header; None if there is none."""
+        return cls.of(header.removeprefix(_BEARER)) if header.startswith(_BEARER) else None
+
 
 class Authenticator:
     """Finds out who calls the server.
@@ -92,15 +97,6 @@ class Authenticator:
         if token is None or (token.expires_unix_ms or float("inf")) <= self._now() * 1000:
             return None
         return Caller(token.name, token.scopes, token.tenant)
-
-    async def caller_of_header(self, header: str) -> Caller | None:
-        """Return the caller who sent an `authorization` header; None if it identifies nobody.
-
-        Raises:
-            MistifyError: UNAVAILABLE, the store cannot be read.
-        """
-        sent = header.startswith(_BEARER)
-        return await self.caller(Credential.of(header.removeprefix(_BEARER)) if sent else None)
 
 
 def create_token(

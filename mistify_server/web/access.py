@@ -12,9 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.identity.audit import RECORDED, AuditLog
-from mistify_server.identity.authentication import unauthenticated
+from mistify_server.identity.authentication import Credential, unauthenticated
 from mistify_server.identity.callers import Caller, set_caller
 from mistify_server.identity.callers import Scope as CallerScope
+from mistify_server.identity.open_calls import OpenCalls
 from mistify_server.web.client import INDEX
 from mistify_server.web.problems import error_response, problem_response, wants_page
 from mistify_server.web.sessions import Sessions
@@ -60,7 +61,8 @@ class AccessMiddleware:
     - Requests with side effects must not come from pages of other sites, according to `Origin`.
     - All paths except `OPEN_PATHS` need a token or a session with the scope of `scope_of`.
 
-    It records requests that change something, and refused ones of known callers. Pages read from
+    It records requests that change something, and refused ones of known callers. Requests end with their
+    token; a response that has begun is left incomplete. Pages read from
     `request.state` whether the server needs a token (`needs_token`), whether the browser has a session
     (`in_session`), and who the caller is (`caller`, None if unknown).
 
@@ -71,11 +73,17 @@ class AccessMiddleware:
     """
 
     def __init__(
-        self, app: ASGIApp, sessions: Sessions, audit: AuditLog, origins: Collection[str] = ()
+        self,
+        app: ASGIApp,
+        sessions: Sessions,
+        audit: AuditLog,
+        calls: OpenCalls,
+        origins: Collection[str] = (),
     ) -> None:
         self._app = app
         self._sessions = sessions
         self._audit = audit
+        self._calls = calls
         self._schemes = {parts.netloc: parts.scheme for parts in map(urlsplit, origins)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,10 +94,14 @@ class AccessMiddleware:
 
         headers = Headers(scope=scope)
         caller = in_session = None
+        credential = of_session = self._sessions.credential(headers)
         try:
             if scope["path"] not in _HEALTH_PATHS:
-                in_session = await self._sessions.caller_in_session(headers)
-                caller = await self._sessions.caller_with_token(headers) or in_session
+                if of_session is not None:
+                    caller = in_session = await self._sessions.caller(of_session)
+                sent = Credential.of_header(headers.get("authorization", ""))
+                if (with_token := await self._sessions.caller(sent)) is not None:
+                    caller, credential = with_token, sent
         except MistifyError as error:  # the store cannot be read
             await problem_response(error)(scope, receive, send)
             return
@@ -99,11 +111,12 @@ class AccessMiddleware:
             caller=caller,
         )
         scope["scheme"] = self._schemes.get(headers.get("host", "").lower(), scope["scheme"])
-        status, location = 500, ""
+        status, location, has_begun = 500, "", False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status, location
+            nonlocal status, location, has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 sent = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     sent.setdefault(name, value)
@@ -114,7 +127,15 @@ class AccessMiddleware:
         if caller is not None:
             set_caller(caller)
         try:
-            await (foreign or forbidden or self._app)(scope, receive, send_with_headers)
+            with self._calls.begun(credential) as call:
+                try:
+                    async with call.waiting():
+                        await (foreign or forbidden or self._app)(scope, receive, send_with_headers)
+                except MistifyError as error:
+                    if not call.ended:
+                        raise
+                    if not has_begun:
+                        await problem_response(error)(scope, receive, send_with_headers)
         finally:
             if caller is not None and foreign is None and (forbidden is not None or _is_recorded(scope)):
                 outcome = "OK" if status < HTTPStatus.BAD_REQUEST else f"HTTP {status}"

@@ -91,7 +91,8 @@ def web_app(services: Services, origins: Collection[str] = ()) -> FastAPI:
     app.add_middleware(PageCompressionMiddleware)
     if services.traces.enabled:
         app.add_middleware(TracingMiddleware, traces=services.traces)
-    app.add_middleware(AccessMiddleware, sessions=sessions, audit=services.access.audit, origins=origins)
+    own = services.access
+    app.add_middleware(AccessMiddleware, sessions=sessions, audit=own.audit, calls=own.calls, origins=origins)
     app.add_middleware(CutOffMiddleware)
     app.add_middleware(TimingMiddleware, metrics=services.metrics)
     add_handlers(app)

@@ -65,16 +65,16 @@ class Sessions:
         """End a session."""
         self._open.pop(secret, None)
 
-    async def caller_with_token(self, headers: Headers) -> Caller | None:
-        """Return the caller whose token a request contains; None if there is none."""
-        return await self._authenticator.caller_of_header(headers.get("authorization", ""))
+    async def caller(self, credential: Credential | None) -> Caller | None:
+        """Return the caller with a credential; None if there is none."""
+        return await self._authenticator.caller(credential)
 
-    async def caller_in_session(self, headers: Headers) -> Caller | None:
-        """Return the caller in whose open session a request was sent; None if there is none."""
+    def credential(self, headers: Headers) -> Credential | None:
+        """Return the credential of the open session in which a request was sent; None if there is none."""
         session = self._open.get(session_of(headers))
         if session is None or session.end <= self._now() or not self.token_required:
             return None
-        return await self._authenticator.caller(session.credential)
+        return session.credential
 
     @property
     def token_required(self) -> bool:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from mistify.errors import ErrorCode
 from mistify.quotas import Quota
 from mistify_server.cli import app
-from mistify_server.identity.authentication import Authenticator
+from mistify_server.identity.authentication import Authenticator, Credential
 from mistify_server.identity.callers import DEFAULT_TENANT, Caller, Scope
 from mistify_server.store.directory import open_store, serving
 from mistify_server.store.models import NamedModel
@@ -192,7 +192,8 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     code, secret = run(*add, "--days", 7)
     assert code == 0
     with open_store(tmp_path) as store:
-        known = asyncio.run(Authenticator("other", store.tokens).caller_of_header(f"Bearer {secret.strip()}"))
+        authenticator = Authenticator("other", store.tokens)
+        known = asyncio.run(authenticator.caller(Credential.of(secret.strip())))
     assert known == Caller("ci", frozenset({Scope.READ, Scope.SUBMIT}), DEFAULT_TENANT)
     code, listed = run("tokens", "list", "--store", tmp_path)
     assert (code, "ci" in listed, "read, submit" in listed, secret.strip() in listed) == (
@@ -236,7 +237,7 @@ def test_tokens_of_tenants_have_names_of_their_own(tmp_path: Path) -> None:
     with open_store(tmp_path) as opened:
         authenticator = Authenticator("other", opened.tokens)
         known = {
-            tenant: asyncio.run(authenticator.caller_of_header(f"Bearer {secret}"))
+            tenant: asyncio.run(authenticator.caller(Credential.of(secret)))
             for tenant, secret in secrets.items()
         }
     assert known == {tenant: Caller("ci", frozenset({Scope.READ}), tenant) for tenant in secrets}

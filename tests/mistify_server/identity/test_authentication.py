@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.identity.authentication import Authenticator, create_token, unauthenticated
+from mistify_server.identity.authentication import Authenticator, Credential, create_token, unauthenticated
 from mistify_server.identity.callers import ADMINISTRATOR, DEFAULT_TENANT, LOCAL, Caller, Scope
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.sql.tokens import SqlTokenStore
@@ -28,13 +28,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def caller_of(store: Store) -> CallerOf:
-    return Authenticator("the administrator's", store.tokens).caller_of_header
+    authenticator = Authenticator("the administrator's", store.tokens)
+    return lambda header: authenticator.caller(Credential.of_header(header))
 
 
 async def test_a_server_without_a_token_knows_only_local_callers(store: Store) -> None:
     authenticator = Authenticator(None, store.tokens)
     assert not authenticator.token_required
-    assert [await authenticator.caller_of_header(header) for header in ("", "Bearer x")] == [LOCAL, LOCAL]
+    for header in ("", "Bearer x"):
+        assert await authenticator.caller(Credential.of_header(header)) == LOCAL
 
 
 async def test_the_token_of_the_file_is_the_administrators(caller_of: CallerOf) -> None:
@@ -77,16 +79,16 @@ async def test_a_token_expires(store: Store) -> None:
     made = token.created_unix_ms / 1000
     for after, valid in ((0, True), (2 * DAY - 1, True), (2 * DAY, False)):
         authenticator = Authenticator("other", store.tokens, now=lambda at=made + after: at)
-        assert (await authenticator.caller_of_header(f"Bearer {secret}") is not None) is valid
+        assert (await authenticator.caller(Credential.of_header(f"Bearer {secret}")) is not None) is valid
 
 
 async def test_tokens_in_another_program_are_looked_up_off_the_event_loop(store: Store) -> None:
     _, secret = create_token(store.tokens, "ci", [Scope.READ])
     authenticator = Authenticator("other", store.tokens, remote=True)
     with held(SqlTokenStore, "find") as gate:
-        asking = asyncio.ensure_future(authenticator.caller_of_header(f"Bearer {secret}"))
+        asking = asyncio.ensure_future(authenticator.caller(Credential.of_header(f"Bearer {secret}")))
         assert await asyncio.to_thread(gate.reached.wait, 60)
-        assert await authenticator.caller_of_header("Bearer other") == ADMINISTRATOR
+        assert await authenticator.caller(Credential.of_header("Bearer other")) == ADMINISTRATOR
         assert not gate.opened.is_set()
     assert await asking == Caller("ci", frozenset({Scope.READ}), DEFAULT_TENANT)
 

@@ -18,7 +18,8 @@ async def test_a_token_has_a_limited_number_of_sessions(
     sessions = Sessions(Authenticator(token, store.tokens))
     opened = [await sessions.open(secret) for secret in (other, token, token, token, token, token)]
     callers = [
-        await sessions.caller_in_session(Headers({"cookie": f"{COOKIE}={secret}"})) for secret in opened
+        await sessions.caller(sessions.credential(Headers({"cookie": f"{COOKIE}={secret}"})))
+        for secret in opened
     ]
     names = [None if caller is None else caller.name for caller in callers]
     assert names == ["ci", None, None, *["administrator"] * 3]
