@@ -93,3 +93,4 @@ class OpenCalls:
             if await self._authenticator.caller(credential) is None:
                 for call in [call for call, other in self._open.items() if other == credential]:
                     call.end()
+            await asyncio.sleep(0)  # a local store is read at once, perhaps for each of thousands of tokens

@@ -1,5 +1,6 @@
 """Servers that join the main server of a store."""
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -12,14 +13,17 @@ import httpx
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.rollouts import Instruction
 from mistify.v1.tuning_pb2 import JoinRequest, MemberKey
 from mistify.v1.tuning_pb2_grpc import TuningStub
+from mistify_client.rpc.devices import DevicesClient
 from mistify_server.engines.process import _fresh_scratch
 from mistify_server.joining import address_for_others, remove_left_logs, worker_prefix
 from mistify_server.server import running_server
 from mistify_server.store.directory import locked_backend, open_store
 from mistify_server.store.sql.backend import Role
 from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
+from tests.support.fleets import device
 from tests.support.postgresql import Cluster, bound_to
 
 
@@ -75,7 +79,9 @@ async def test_a_database_of_another_schema_is_migrated_by_the_main_server_alone
         await check_refused(site, ErrorCode.UNAVAILABLE, "stop all servers of the store first")
 
 
-async def test_groups_that_tune_together_are_those_of_the_main_server(site: Any, cluster: Cluster) -> None:
+async def test_only_groups_that_tune_together_are_those_of_the_main_server(
+    site: Any, cluster: Cluster
+) -> None:
     bound_to(cluster.new_database(), site.store)
     async with (
         running_server(site.settings()) as (main, _),
@@ -89,6 +95,10 @@ async def test_groups_that_tune_together_are_those_of_the_main_server(site: Any,
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
         for place in ("/v1/fleet", "/v1/rollouts", "/v1/groups", "/v1/devices", "/fleet", "/readyz"):
             assert (await web.get(place)).status_code == 200, place
+        with DevicesClient(joined) as client:
+            assert await asyncio.to_thread(client.report_status, device("kitchen")) == Instruction()
+        (shown,) = (await web.get("/v1/fleet")).json()["devices"]
+        assert shown["status"]["name"] == "kitchen"
 
 
 def test_a_server_that_listens_everywhere_is_reached_by_the_name_of_its_machine() -> None:
