@@ -55,9 +55,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             kept.add(name)
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while tests are collected: searching objects that stay takes 3 of 18 s."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Exclude imported and collected objects from garbage collection: they live until the end."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.services import Services
 from mistify_server.usage import UsageService
 from mistify_server.web.access import AccessMiddleware
-from mistify_server.web.assets import asset_routes
+from mistify_server.web.asset_routes import asset_routes
 from mistify_server.web.bodies import described_body, small_body
 from mistify_server.web.client import client_routes
 from mistify_server.web.compression import PageCompressionMiddleware

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from starlette.requests import Request
 
 from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.quantization import Quantization
@@ -27,13 +27,16 @@ from mistify.wording import counted
 from mistify_server.jobs.removals import final_removal
 from mistify_server.web.assets import asset_url
 
+if TYPE_CHECKING:  # servers without HTTP render reports
+    from starlette.requests import Request
+
 
 def render(name: str, **shown: object) -> str:
     """Return a rendered template with these values."""
     return _environment().get_template(name).render(shown)
 
 
-def render_page(request: Request, name: str, **shown: object) -> str:
+def render_page(request: "Request", name: str, **shown: object) -> str:
     """Return the page of a template with these values, in answer to a request."""
     state = request.state
     return render(

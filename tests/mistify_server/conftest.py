@@ -52,7 +52,7 @@ class Site:
 
     @property
     def worker(self) -> list[str]:
-        script = str(HERE / "scripted_worker.py")
+        script = str(HERE / "worker_on_demand.py")
         return [sys.executable, script, "--store", str(self.store), "--control", str(self.control)]
 
     def settings(self, **changes: Any) -> ServerSettings:
