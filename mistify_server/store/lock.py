@@ -35,7 +35,7 @@ def locked_store(directory: Path) -> Iterator[None]:
             raise MistifyError(
                 ErrorCode.UNAVAILABLE,
                 f"the store {directory} is in use by another server (process {_holder(handle)}); "
-                "stop that server or use another --store",
+                "stop that server, use another --store or, with a database in PostgreSQL, join it (--join)",
             )
         os.truncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)

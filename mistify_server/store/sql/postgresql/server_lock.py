@@ -260,7 +260,8 @@ class ServerLock:
         named = "" if holder is None else f" (the main one is {' '.join(holder.split()[:4])})"
         return MistifyError(
             ErrorCode.UNAVAILABLE,
-            f"{self._name} is in use by another server{named}; stop that server or use another database",
+            f"{self._name} is in use by another server{named}; stop that server, join it (--join), or "
+            "use another database",
         )
 
     def _last_server(self, connection: Connection) -> str | None:
