@@ -18,7 +18,7 @@ from mistify_client.runtime.served_task import ServedTask, TaskLike
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.trust import Trust, check_named, check_trusted
 from mistify_client.runtime.version_loading import LoadSettings, load_current_or_shipped
-from mistify_client.runtime.versions import in_place_of_current, state_directory
+from mistify_client.runtime.versions import lost_current, state_directory
 
 if TYPE_CHECKING:  # at run time, only apps with helpers need it
     from mistify_client.lending.config import LendingConfig
@@ -173,10 +173,8 @@ def _open(package: Path, requested: _Settings) -> PortedModel:
     settings = LoadSettings(requested.threads, task, requested.lending, requested.trust)
     state = state_directory(package)
     switchboard = _switchboard(state)
-    if (other := in_place_of_current(state)) is not None:
-        logger.warning(
-            "%s is used as it was shipped: %s is not a link to a version; remove it", package, other
-        )
+    if (reason := lost_current(state, shipped)) is not None:
+        logger.warning("%s is used as it was shipped: %s", package, reason)
     opened, generation = load_current_or_shipped(package, state, switchboard, settings, shipped)
     loaded = recorded(opened, state, generation)
     return PortedModel(package, switchboard, loaded, settings, check=requested.check)

@@ -95,14 +95,21 @@ def open_current(package: Path, shipped: Package | None = None) -> Package:
     return shipped if shipped is not None and directory == package else Package.open(directory)
 
 
-def in_place_of_current(state: Path) -> Path | None:
-    """Return the path of the link to the current version, or of whatever replaces it; None if missing.
+def lost_current(state: Path, shipped: Package) -> str | None:
+    """Return why a package runs as it was shipped although another version was current; None if none was.
+
+    Versions of another package that was in its place do not count.
 
     Args:
         state: The state directory of the package.
     """
     link = state / _CURRENT
-    return link if os.path.lexists(link) and not os.path.islink(link) else None
+    if not os.path.islink(link):
+        return f"{link} is not a link to a version; remove it" if os.path.lexists(link) else None
+    version = state / _VERSIONS / link.readlink().name
+    if not version.name.startswith(shipped.digest[:_BASE_DIGITS]) or version.is_dir():
+        return None
+    return f"{version}, the version that was current, is missing; install it again"
 
 
 def previous(package: Path) -> Path:

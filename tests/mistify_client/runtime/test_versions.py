@@ -12,6 +12,7 @@ from mistify.config.task import TaskConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify.package.verification import verify
+from mistify_client.runtime.loading import load
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, previous, roll_back, state_directory
 from tests.support.disks import files_limited_to
@@ -186,6 +187,25 @@ def test_an_unexpected_current_version_is_not_replaced(shipped, new, tmp_path):
     assert len(installed(shipped)) == 1
     install(shipped, newer, expected=current(shipped))
     assert job(current(shipped)) == "third"
+
+
+def test_a_model_warns_if_its_current_version_is_missing(shipped, new, caplog):
+    version = install(shipped, new)
+    load(shipped)
+    assert not caplog.records
+    shutil.rmtree(version)
+    load(shipped)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{shipped} is used as it was shipped: {version}, the version that was current, is missing; "
+        "install it again"
+    ]
+
+
+def test_a_model_does_not_warn_of_versions_of_a_package_that_was_replaced(shipped, new, caplog):
+    shutil.rmtree(install(shipped, new))
+    Manifest.load(shipped).model_copy(update={"job": "job-3"}).save(shipped)
+    load(shipped)
+    assert not caplog.records
 
 
 def test_rollback_without_an_installed_version_is_an_error(shipped):
