@@ -50,8 +50,12 @@ class Connections:
     async def accept(self) -> None:
         """Accept connections until cancelled; open connections continue."""
         while True:
-            await self._make_room()
-            self._begin(await self._accepted())
+            try:
+                await self._make_room()
+                self._begin(await self._accepted())
+            except Exception:  # or else, nobody would accept any others
+                _log.exception("a connection could not be accepted because of an internal error")
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def close(self) -> None:
         """Close all open connections."""
@@ -76,7 +80,11 @@ class Connections:
                 return connection
 
     def _begin(self, connection: socket.socket) -> None:
-        protocol = self._protocol()
+        try:
+            protocol = self._protocol()
+        except BaseException:
+            connection.close()
+            raise
         task = asyncio.create_task(self._serve(connection, protocol))
         self._open[task] = protocol
         task.add_done_callback(self._end)

@@ -79,3 +79,22 @@ async def test_idle_connections_are_closed_for_new_ones(
         opened = [await connected(web, said).__aenter__() for said in (HEAD, BODY) * 8]
         assert (await web.get("/healthz")).status_code == 200
         assert all([not await reading.read() for reading, _ in opened[:12]])
+
+
+async def test_connections_are_accepted_after_an_internal_error(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, errors = serving._Server.protocol, [MemoryError()]
+
+    def failing_once(server: serving._Server) -> protocol.TimedProtocol:
+        if errors:
+            raise errors.pop()
+        return made(server)
+
+    monkeypatch.setattr(serving._Server, "protocol", failing_once)
+    monkeypatch.setattr(connections, "_RETRY_SECONDS", 0.0)
+    async with serve() as web, asyncio.timeout(60):
+        with pytest.raises(httpx.TransportError):
+            await web.get("/healthz")
+        assert (await web.get("/healthz")).status_code == 200
+    assert "a connection could not be accepted because of an internal error" in caplog.text
