@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Mapping
 
-from mistify.errors import MistifyError
 from mistify.fleet import (
     LONGEST_REASON,
     MOST_SUBNETS,
@@ -103,7 +102,9 @@ class FleetReports:
         try:
             with self._access.connected() as client:
                 instruction = client.report_status(status)
-        except (MistifyError, OSError) as error:
+        except (
+            Exception
+        ) as error:  # such as text that cannot be sent; or else, only the fleet page would show it
             if not self._access.stopped:
                 self._journal.problem(_ABOUT, str(error))
             return not passes(error)

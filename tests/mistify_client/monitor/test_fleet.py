@@ -115,6 +115,16 @@ def test_a_refused_report_is_retried_at_the_next_regular_time(site):
     assert len(site.received) == 1
 
 
+def test_a_status_that_cannot_be_sent_is_a_problem_until_another_one_can(site):
+    """A path may have bytes that are no text."""
+    site.monitor._journal.problem("targets", "\udcff cannot be read")
+    site.step(1.0)
+    assert "surrogates not allowed" in site.entries.until(event="problem", about="fleet")["reason"]
+    site.monitor._journal.problem("targets", None)
+    site.step(1.0)
+    assert len(site.received) == 1
+
+
 def test_the_host_name_is_reported_unless_the_config_has_a_name():
     config = MonitorConfig.model_validate({"fleet": {"server": "127.0.0.1:1"}})
     assert config.fleet.name == gethostname()
