@@ -7,6 +7,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from executors.structure.keras_internals import numpy
+from executors.structure.served_dense import SERVED_DENSE
 from executors.structure.served_pooling import SERVED_POOLING
 from executors.structure.served_recurrent import SERVED_RECURRENT
 
@@ -38,6 +39,7 @@ def _place(extreme: Any, x: Any, axis: int | None, keepdims: bool) -> tf.Tensor:
 SERVED: Final[Mapping[type, Any]] = {
     numpy.Argmax: ServedArgmax,
     numpy.Argmin: ServedArgmin,
+    **SERVED_DENSE,
     **SERVED_POOLING,
     **SERVED_RECURRENT,
 }

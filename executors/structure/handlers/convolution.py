@@ -1,6 +1,6 @@
 """Convolutions: plain, grouped, depthwise, separable, transposed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -114,6 +114,10 @@ class Convolution(Convolves):
         return (*convolved, *activated(node.layer.activation, output))
 
 
+#: Transposed convolution -> operators in a package, by the bytes that they take.
+_OPERATORS_OF_TRANSPOSED: Mapping[type, int] = {layers.Conv1DTranspose: 10, layers.Conv2DTranspose: 5}
+
+
 @register(layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 class TransposedConvolution(Convolves, HasFilters):
     """Kernel [..., C_out, C_in]."""
@@ -149,6 +153,10 @@ class TransposedConvolution(Convolves, HasFilters):
         made = Operation(OperatorKind.CONVOLUTION, positions(inputs[0]), c_in, c_out * prod(kernel))
         convolved = _around(inputs, output, *self._biased(node, made, output))
         return (*convolved, *activated(node.layer.activation, output))
+
+    def operators(self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+        """Count those that compute the shape for any batch size; signals have to become images."""
+        return _OPERATORS_OF_TRANSPOSED.get(type(node.layer), 1)
 
 
 @register(layers.DepthwiseConv1D, layers.DepthwiseConv2D)

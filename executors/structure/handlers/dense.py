@@ -9,11 +9,12 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, Product, Window, activated, positions, register
 from executors.structure.handlers.convolution import finish
+from executors.structure.served_dense import ServedDense
 from mistify.costs.network import multiply_adds
 from mistify.costs.operators import Operation, OperatorKind
 
 
-@register(keras.layers.Dense)
+@register(keras.layers.Dense, ServedDense)
 class Dense(LayerHandler):
     """Kernel [C_in, C_out], applied to the last axis of any tensor."""
 

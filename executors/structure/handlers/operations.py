@@ -18,6 +18,7 @@ from executors.structure.keras_internals import math as _math
 from executors.structure.keras_internals import nn as _nn
 from executors.structure.keras_internals import numpy as _numpy
 from executors.structure.litert_operations import SERVED
+from executors.structure.served_dense import SERVED_DENSE
 from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
@@ -41,7 +42,7 @@ class KeepsChannels(LayerHandler):
     *(_numpy.Reshape, _numpy.Stack, _numpy.Swapaxes, _numpy.Take),
     *(_numpy.Transpose, _numpy.Tril, _numpy.Triu, _numpy.Where, _numpy.ZerosLike),
     *(_numpy.Mod, _numpy.Power, _nn.LogSoftmax, _nn.OneHot, _nn.Softmax, _core.Slice, _math.Logsumexp),
-    *SERVED.values(),
+    *(set(SERVED.values()) - set(SERVED_DENSE.values())),
 )
 class Rearrangement(KeepsChannels):
     """Comparisons, rearrangements and broadcasting: no products of weights and channels."""

@@ -60,6 +60,16 @@ NETWORKS = {
     "a sequence": lambda: keras.Sequential(
         [keras.Input((20, 4), name="x"), layers.Conv1D(8, 3), layers.GlobalMaxPooling1D(), layers.Dense(4)]
     ),
+    "dense layers over a sequence": lambda: keras.Sequential(
+        [keras.Input((10, 6), name="x"), *[layers.Dense(16, "relu") for _ in range(4)]]
+    ),
+    "transposed": lambda: images(
+        *[layers.Conv2DTranspose(8, 3, strides=2, padding="same", activation="relu") for _ in range(2)],
+        size=4,
+    ),
+    "a transposed signal": lambda: keras.Sequential(
+        [keras.Input((8, 4), name="x"), layers.Conv1DTranspose(16, 3, strides=2), layers.Conv1D(4, 3)]
+    ),
     "large input": lambda: images(
         layers.Conv2D(8, 3, strides=4, activation="relu"), layers.GlobalAveragePooling2D(), size=64
     ),
