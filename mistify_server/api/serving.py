@@ -55,10 +55,27 @@ _OPTIONS = (
     # Close idle connections: clients reconnect with their next call.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 30_000),
+    # A TLS connection has buffers of this size, which its first long message fills, such as the events so far
+    # of a watched job. The default is 16 KiB, for each of thousands of watchers.
+    ("grpc.tsi.max_frame_size", 8192),
     # Notice a caller that vanished without closing the connection.
     ("grpc.keepalive_time_ms", 120_000),
     ("grpc.keepalive_timeout_ms", 20_000),
 )
+
+
+class _ByName:
+    """Adds services to a server by the names of their methods only.
+
+    Generated code registers each method as well. gRPC then waits for the next call of any method by a future
+    for each, to which it subscribes again at every call.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+
+    def add_registered_method_handlers(self, _service: str, _handlers: object) -> None:
+        """Register no method."""
 
 
 def grpc_server(services: Services, health_service: Any, report_page: Callable[[Job], str]) -> Any:
@@ -75,15 +92,16 @@ def grpc_server(services: Services, health_service: Any, report_page: Callable[[
         interceptors.append(TracingInterceptor(services.traces))
     options = (*_OPTIONS, ("grpc.max_allowed_incoming_connections", most_connections()))
     server = grpc.aio.server(interceptors=interceptors, options=options)
+    handlers = _ByName(server)
     porting_servicer = PortingServicer(
         services.porting, services.removals, services.packages, services.usage, report_page
     )
-    porting_pb2_grpc.add_PortingServicer_to_server(porting_servicer, server)  # type: ignore[no-untyped-call]
-    tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
+    porting_pb2_grpc.add_PortingServicer_to_server(porting_servicer, handlers)  # type: ignore[no-untyped-call]
+    tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), handlers)  # type: ignore[no-untyped-call]
     devices = DevicesServicer(services.devices, services.reports)
-    devices_pb2_grpc.add_DevicesServicer_to_server(devices, server)  # type: ignore[no-untyped-call]
-    rollouts_pb2_grpc.add_RolloutsServicer_to_server(RolloutsServicer(services.rollouts), server)  # type: ignore[no-untyped-call]
+    devices_pb2_grpc.add_DevicesServicer_to_server(devices, handlers)  # type: ignore[no-untyped-call]
+    rollouts_pb2_grpc.add_RolloutsServicer_to_server(RolloutsServicer(services.rollouts), handlers)  # type: ignore[no-untyped-call]
     files_servicer = FilesServicer(services.uploads, services.porting.check_quota)
-    files_pb2_grpc.add_FilesServicer_to_server(files_servicer, server)  # type: ignore[no-untyped-call]
-    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+    files_pb2_grpc.add_FilesServicer_to_server(files_servicer, handlers)  # type: ignore[no-untyped-call]
+    health_pb2_grpc.add_HealthServicer_to_server(health_service, handlers)
     return server

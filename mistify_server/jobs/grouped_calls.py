@@ -18,6 +18,10 @@ MOST_TOGETHER: Final = 256
 _PAUSE_SECONDS: Final = 0.01
 
 
+def _nothing(_asked: object, _answer: object) -> None:
+    """Do nothing with an answer before its caller has it."""
+
+
 class _Waiting(NamedTuple, Generic[_Asked, _Answer]):
     asked: _Asked
     answered: "asyncio.Future[_Answer]"
@@ -35,6 +39,8 @@ class GroupedCalls(Generic[_Asked, _Answer]):
             outage, the calls are answered one by one.
         most: Maximum number of calls that are answered together.
         pause_seconds: Pause after each group; None for a short one after groups of several calls.
+        on_answer: Called on the event loop with each call and its answer, even if its caller has gone. If it
+            raises an error, the caller gets that.
         sleep: Waits for a number of seconds.
     """
 
@@ -44,11 +50,13 @@ class GroupedCalls(Generic[_Asked, _Answer]):
         most: int = MOST_TOGETHER,
         *,
         pause_seconds: float | None = None,
+        on_answer: Callable[[_Asked, _Answer], None] = _nothing,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._answer = answer
         self._most = most
         self._pause_seconds = pause_seconds
+        self._on_answer = on_answer
         self._sleep = sleep
         self._waiting: list[_Waiting[_Asked, _Answer]] = []
         self._answering: asyncio.Task[None] | None = None
@@ -63,20 +71,28 @@ class GroupedCalls(Generic[_Asked, _Answer]):
         return await answered
 
     async def _answer_waiting(self) -> None:
-        while self._waiting:
-            together, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        while waiting := [each for each in self._waiting if not each.answered.done()]:  # its caller has gone
+            together, self._waiting = waiting[: self._most], waiting[self._most :]
             outcomes = await asyncio.to_thread(self._outcomes, [each.asked for each in together])
             for each, outcome in zip(together, outcomes, strict=True):
-                if each.answered.done():  # its caller has gone
-                    continue
-                if isinstance(outcome, Exception):
-                    each.answered.set_exception(outcome)
-                else:
-                    each.answered.set_result(outcome)
+                self._settle(each, outcome)
             if self._pause_seconds is not None:
                 await self._sleep(self._pause_seconds)
             elif len(together) > 1:
                 await self._sleep(_PAUSE_SECONDS)
+
+    def _settle(self, waiting: _Waiting[_Asked, _Answer], outcome: _Answer | Exception) -> None:
+        try:
+            if not isinstance(outcome, Exception):
+                self._on_answer(waiting.asked, outcome)
+        except Exception as error:
+            outcome = error
+        if waiting.answered.done():  # its caller has gone
+            return
+        if isinstance(outcome, Exception):
+            waiting.answered.set_exception(outcome)
+        else:
+            waiting.answered.set_result(outcome)
 
     def _outcomes(self, asked: Sequence[_Asked]) -> Sequence[_Answer | Exception]:
         try:

@@ -1,15 +1,14 @@
-"""Submissions before they are stored: recognized, resolved, inspected and planned, many at a time."""
+"""Submissions before they are stored: recognized, resolved, inspected and planned, one or many at a time."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mistify.config.reading import BatchReading
-from mistify.jobs.job import Goal, Job
+from mistify.jobs.job import Goal, Job, JobPriority
 from mistify_server.identity.quotas import check_unfinished
-from mistify_server.jobs.grouped_calls import GroupedCalls
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.forecast.basis import ForecastBases
 from mistify_server.planning.inspector import BatchInspector
@@ -20,19 +19,20 @@ from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.problems import ProblemCollector
 
-#: Maximum length of a config that is prepared together with others, which wait for it: some 50 goals.
-_MOST_TEXT: Final = 20_000
-
-#: Maximum number of submissions that are prepared together, within some 50 ms.
-_MOST_TOGETHER: Final = 64
-
 
 class Request(NamedTuple):
-    """A submission as its caller sends it; without an idempotency key, the key is empty."""
+    """A submission as its caller sends it; without an idempotency key, the key is empty.
+
+    Attributes:
+        name: The job's name for people; empty for none.
+    """
 
     config_text: str
     idempotency_key: str
     submitter: str
+    name: str = ""
+    tags: Sequence[str] = ()
+    priority: JobPriority = JobPriority.NORMAL
 
 
 class PreparedJob(NamedTuple):
@@ -42,21 +42,22 @@ class PreparedJob(NamedTuple):
     plans: Sequence[BatchPlan]
 
 
-class _Uninspected(NamedTuple):
+class Uninspected(NamedTuple):
     """A submission with sources that a worker has to inspect."""
 
     reading: BatchReading
     resolved: Sequence[ResolvedBatch]
 
 
-_Outcome: TypeAlias = Job | PreparedJob | _Uninspected
+#: The job that has the key of a submission, or what becomes a new one.
+Outcome: TypeAlias = Job | PreparedJob | Uninspected
 
 
 class PreparedJobs:
-    """Prepares the submissions of a tenant; use it from one event loop.
+    """Prepares the submissions of a tenant.
 
-    Submissions that arrive together are prepared together: the models and data that they share, with the
-    edges of similar ones and the limits of their callers, are looked up once.
+    For submissions that are prepared together, the models and data that they share, with the edges of similar
+    ones and the limits of their callers, are looked up once.
 
     Args:
         store: The store of the tenant.
@@ -71,7 +72,6 @@ class PreparedJobs:
         self._resolver = resolver
         self._inspector = inspector
         self._max_goals = max_goals
-        self._together: GroupedCalls[Request, _Outcome] = GroupedCalls(self._outcomes, _MOST_TOGETHER)
 
     async def of(self, request: Request) -> Job | PreparedJob:
         """Return the goals and plans of a submission, or the job that has its key, which is restored.
@@ -82,27 +82,27 @@ class PreparedJobs:
                 UNAVAILABLE or INTERNAL, the store cannot be read, or a worker failed for a reason unrelated
                 to the configs.
         """
-        outcome = await self._first_outcome(request)
-        if not isinstance(outcome, _Uninspected):
-            return outcome
-        reading, problems = outcome.reading, ProblemCollector()
+        (outcome,) = await asyncio.to_thread(self.outcomes, [request])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return await self.inspected(outcome) if isinstance(outcome, Uninspected) else outcome
+
+    async def inspected(self, submission: Uninspected) -> PreparedJob:
+        """Return the goals and plans of a submission, once a worker has inspected its sources.
+
+        Raises:
+            MistifyError: See `of`.
+        """
+        reading, problems = submission.reading, ProblemCollector()
         with reading.problems_at_their_places():
-            inspected = await self._inspector.inspect(outcome.resolved, problems)
+            inspected = await self._inspector.inspect(submission.resolved, problems)
             planned = await asyncio.to_thread(
                 plan_all, inspected, problems, ForecastBases(self._store.jobs), self._inspector.engine.slots
             )
         return _prepared(reading, planned)
 
-    async def _first_outcome(self, request: Request) -> _Outcome:
-        if len(request.config_text) <= _MOST_TEXT:
-            return await self._together(request)
-        outcome = (await asyncio.to_thread(self._outcomes, [request]))[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    def _outcomes(self, requests: Sequence[Request]) -> Sequence[_Outcome | Exception]:
-        """Return the outcome or the error of each of several submissions."""
+    def outcomes(self, requests: Sequence[Request]) -> list[Outcome | Exception]:
+        """Return the outcome or the error of each of several submissions. Thread-safe."""
         keys = {request.idempotency_key for request in requests} - {""}
         shared = _SharedLookups(
             known=self._store.jobs.known_keys(keys) if keys else frozenset(),
@@ -113,13 +113,13 @@ class PreparedJobs:
         )
         return [self._outcome(request, shared) for request in requests]
 
-    def _outcome(self, request: Request, shared: "_SharedLookups") -> _Outcome | Exception:
+    def _outcome(self, request: Request, shared: "_SharedLookups") -> Outcome | Exception:
         try:
             return self._prepare(request, shared)
         except Exception as error:  # which must not affect the others
             return error
 
-    def _prepare(self, request: Request, shared: "_SharedLookups") -> _Outcome:
+    def _prepare(self, request: Request, shared: "_SharedLookups") -> Outcome:
         if request.idempotency_key in shared.known:
             earlier = self._earlier(request)
             if earlier is not None:
@@ -131,7 +131,7 @@ class PreparedJobs:
             for batch in resolved:
                 known = shared.inspected(batch, problems)
                 if known is None:
-                    return _Uninspected(reading, resolved)
+                    return Uninspected(reading, resolved)
                 inspected.append(known)
             slots = self._inspector.engine.slots
             return _prepared(reading, plan_all(inspected, problems, shared.bases, slots))

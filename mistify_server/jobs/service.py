@@ -3,25 +3,24 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, starmap
 
 from mistify.config.reading import BatchReading
 from mistify.jobs.details import GoalDetails
-from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobPriority, JobState
+from mistify.jobs.job import GoalState, Job, JobEvent, JobPriority, JobState
 from mistify.jobs.part import GoalSelection, JobPage, JobPart, part_of
 from mistify.jobs.plan import Plan
 from mistify.times import utc_now
 from mistify_server.identity.callers import current_caller
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.jobs.event_reads import EventRead
-from mistify_server.jobs.preparing import PreparedJobs, Request
+from mistify_server.jobs.preparing import PreparedJob, PreparedJobs, Request
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.served import ServedBatch, served_batches
 from mistify_server.jobs.store_writer import completed
-from mistify_server.jobs.submissions import SubmittedJobs
+from mistify_server.jobs.submissions import JointSubmissions, SubmittedJobs
 from mistify_server.names import check_idempotency_key, check_job_name, checked_tags, new_id
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.forecast.basis import ForecastBases
@@ -82,6 +81,11 @@ class PortingService:
             lambda tenant: PreparedJobs(store.of(tenant), resolvers.of(tenant), inspector, max_goals)
         )
         self._submitted = ByTenant(lambda tenant: SubmittedJobs(store.of(tenant)))
+        self._together = ByTenant(
+            lambda tenant: JointSubmissions(
+                self._prepared.of(tenant), self._submitted.of(tenant), self._submission, self._started
+            )
+        )
 
     @property
     def _store(self) -> Store:
@@ -120,16 +124,13 @@ class PortingService:
         """
         check_idempotency_key(idempotency_key)
         check_job_name(name)
-        tags = checked_tags(tags)
-        request = Request(config_text, idempotency_key, current_caller().name)
-        prepared = await self._prepared.own.of(request)
+        about = name, checked_tags(tags), priority
+        request = Request(config_text, idempotency_key, current_caller().name, *about)
+        prepared = await self._together.own.submit(request, self._jobs.owner_of_new)
         if isinstance(prepared, Job):
             return prepared
-        job = replace(self._new_job(prepared.goals), name=name, tags=tags, priority=priority)
-        key = idempotency_key or None
-        submission = Submission(job, prepared.plans, config_text, key, current_traceparent())
         # The caller may disconnect, but a stored job must be started.
-        return await asyncio.shield(asyncio.create_task(self._start(submission)))
+        return await asyncio.shield(asyncio.create_task(self._start(self._submission(request, prepared))))
 
     async def check_quota(self) -> None:
         """Raise QUOTA_EXCEEDED if the caller may have no further unfinished job."""
@@ -137,13 +138,17 @@ class PortingService:
 
     async def _start(self, submission: Submission) -> Job:
         """Store and start a job, or return one that was submitted with the same key in the meantime."""
-        job = submission.job
         owner = self._jobs.owner_of_new
         kept = await self._submitted.own.create(submission, owner)
-        if kept is job:
-            _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
-            self._jobs.start_new(job, submission.plans, current_caller().id, owner)
+        if kept is submission.job:
+            self._started(submission, owner)
         return kept
+
+    def _started(self, submission: Submission, owner: str | None) -> None:
+        """Start a job that was just stored for an owner."""
+        job = submission.job
+        _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
+        self._jobs.start_new(job, submission.plans, current_caller().id, owner)
 
     async def plan(self, config_text: str) -> Plan:
         """Return the plan of a batch of configs, without storing or starting anything.
@@ -350,15 +355,21 @@ class PortingService:
     def _most_unfinished(self, submitter: str) -> int | None:
         return self._store.tokens.limits(submitter).jobs
 
-    def _new_job(self, goals: Sequence[Goal]) -> Job:
+    def _submission(self, request: Request, prepared: PreparedJob) -> Submission:
+        """Return the submission of a new job for the current caller."""
         now = self._now()
-        return Job(
+        job = Job(
             id=new_id(now),
             state=JobState.QUEUED,
-            goals=tuple(goals),
+            goals=tuple(prepared.goals),
             created_unix_ms=int(now.timestamp() * 1000),
-            submitted_by=current_caller().name,
+            submitted_by=request.submitter,
+            name=request.name,
+            tags=tuple(request.tags),
+            priority=request.priority,
         )
+        key = request.idempotency_key or None
+        return Submission(job, prepared.plans, request.config_text, key, current_traceparent())
 
     def _snapshot(self, job_id: str) -> JobSnapshot:
         jobs = self._store.jobs

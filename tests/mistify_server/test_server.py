@@ -1,5 +1,6 @@
 """Background work of the server."""
 
+import asyncio
 import gc
 import os
 from collections.abc import Awaitable, Callable, Iterator
@@ -88,3 +89,10 @@ def test_what_calls_leave_in_cycles_is_released_after_some_thousands() -> None:
     for _ in range(30_000):
         Cycle()
     assert sum(isinstance(each, Cycle) for each in gc.get_objects()) < 12_000
+
+
+async def test_the_server_waits_for_the_next_call_only_once(caller: Any) -> None:
+    """gRPC subscribes to everything that it waits for again at each call."""
+    await caller.page(1)
+    waiting = [name for name in map(repr, asyncio.all_tasks()) if "_request_" in name]
+    assert len(waiting) == 1, waiting

@@ -1,83 +1,25 @@
 """Submissions that arrive together are prepared together, with the same results as one by one."""
 
-import asyncio
-import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 
-from mistify.config.data.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Job, JobState
 from mistify.quotas import Quota
-from mistify_server.engines.local import LocalEngine
 from mistify_server.identity.authentication import create_token
-from mistify_server.identity.callers import LOCAL, Scope
-from mistify_server.jobs import preparing
-from mistify_server.jobs.inspection_turns import InspectionTurns
-from mistify_server.jobs.preparing import PreparedJob, PreparedJobs, Request
-from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.identity.callers import Scope
+from mistify_server.jobs.preparing import PreparedJob, Request
 from mistify_server.planning.forecast.records import subject_of
-from mistify_server.planning.inspector import BatchInspector
-from mistify_server.planning.known_inspections import KnownInspections
-from mistify_server.planning.lookup.data_roots import DataRoots
-from mistify_server.planning.lookup.models import ModelRepository
-from mistify_server.planning.lookup.reading import read_and_resolve
-from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.store.changes import CheckpointSaved, JobChanged, Submission
 from mistify_server.store.directory import Store
-from mistify_server.tasks.results import AdaptResult, Inspection, Result
-from tests.mistify_server.planning.forecast.batches import PROSPECTS, SOURCE
+from mistify_server.tasks.results import AdaptResult
+from tests.mistify_server.jobs.preparation import INSPECTION, Preparing, text
 from tests.mistify_server.planning.forecast.histories import FEATURES, case, seen
-from tests.support.callers import called_by
-from tests.support.gates import held
+from tests.support.statements import counted_statements
 
-INSPECTION = Inspection(costs=SOURCE, floor={"flops": 1e2}, estimates=PROSPECTS, metric=Metric.ACCURACY)
 TOGETHER = 12
-
-
-def text(flop: str, **changes: object) -> str:
-    config = {
-        "id": "goal",
-        "model": "digits-resnet",
-        "dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"},
-        "algorithm": {"name": "morphnet"},
-        "adaptation_goal": {"FLOP": flop},
-    }
-    return json.dumps([{**config, **changes}])
-
-
-class Preparing:
-    """The preparation of submissions to a store, whose only model and data have been inspected."""
-
-    def __init__(self, store: Store, directory: Path) -> None:
-        models = ModelRepository(store.models, store.artifacts)
-        self.known = KnownInspections(store.inspections)
-        self.resolver = BatchResolver(models, DataRoots.of([], directory), store.devices)
-        # Its workers are not needed, and none is started.
-        engine = LocalEngine(["no-such-worker"], directory)
-        self.of = PreparedJobs(
-            store, self.resolver, BatchInspector(engine, self.known, InspectionTurns(1).take), 1_000
-        ).of
-
-    async def inspect(self, config_text: str, inspection: Inspection = INSPECTION) -> None:
-        async def made() -> Result:
-            return inspection
-
-        (batch,) = self.resolved(config_text)
-        with called_by(LOCAL):
-            assert await self.known.result(batch.inspect_task(), made) == inspection
-
-    def resolved(self, config_text: str) -> list[ResolvedBatch]:
-        return read_and_resolve(config_text, self.resolver, 10)[1]
-
-    async def all(self, *requests: Request) -> list[Any]:
-        return await asyncio.gather(*map(self.of, requests), return_exceptions=True)
 
 
 @pytest.fixture
@@ -85,20 +27,6 @@ async def submissions(store: Store, tmp_path: Path) -> Preparing:
     prepared = Preparing(store, tmp_path)
     await prepared.inspect(text("0.5x"))
     return prepared
-
-
-@contextmanager
-def counted_statements() -> Iterator[Counter[str]]:
-    counts: Counter[str] = Counter()
-
-    def count(_connection: Any, _cursor: Any, statement: str, *_others: object) -> None:
-        counts[statement] += 1
-
-    event.listen(Engine, "before_cursor_execute", count)
-    try:
-        yield counts
-    finally:
-        event.remove(Engine, "before_cursor_execute", count)
 
 
 async def test_together_they_are_prepared_as_one_by_one(submissions: Preparing) -> None:
@@ -207,31 +135,3 @@ async def test_later_ones_learn_from_edges_that_were_adapted_since(
     adapted = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=True, reason="", steps=3, spent={})
     store.jobs.record("earlier", [CheckpointSaved(0, 0, adapted, edge)], 0.0, {})
     assert await seconds("after") > 100 * before
-
-
-async def test_a_large_config_does_not_hold_up_small_ones(
-    submissions: Preparing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    large = json.dumps([json.loads(text(f"{0.2 + n / 1000}x", id=f"g{n}"))[0] for n in range(200)])
-
-    class Reading:
-        """Reads configs like the server; large ones wait for the gate."""
-
-        def large(self, *arguments: Any) -> Any:
-            return read_and_resolve(*arguments)
-
-        def read(self, config_text: str, *others: Any) -> Any:
-            return (self.large if config_text == large else read_and_resolve)(config_text, *others)
-
-    reading = Reading()
-    monkeypatch.setattr(preparing, "read_and_resolve", reading.read)
-    with held(reading, "large") as gate:
-        waits = asyncio.create_task(submissions.of(Request(large, "", "someone")))
-        await asyncio.to_thread(gate.reached.wait)
-        small = await asyncio.wait_for(submissions.of(Request(text("0.5x"), "", "someone")), 60)
-        assert not waits.done()
-        gate.opened.set()
-        prepared = await waits
-    assert isinstance(small, PreparedJob)
-    assert isinstance(prepared, PreparedJob)
-    assert (len(small.goals), len(prepared.goals)) == (1, 200)

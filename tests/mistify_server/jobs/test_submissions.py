@@ -3,15 +3,13 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
@@ -25,6 +23,7 @@ from mistify_server.store.changes import Submission
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan
 from tests.support.gates import held
+from tests.support.statements import counted_commits
 
 Config = Callable[..., dict[str, object]]
 
@@ -35,20 +34,6 @@ def submission(plan: BatchPlan, job_id: str, key: str | None = None, **about: An
     goals = tuple(Goal(id=name, batch=0, spec=PackageSpec({"flops": 1.0})) for name in "ab")
     job = replace(Job(job_id, JobState.QUEUED, goals, created_unix_ms=5), **about)
     return Submission(job, [plan], f"config of {about}", key)
-
-
-@contextmanager
-def counted_commits() -> Iterator[list[object]]:
-    commits: list[object] = []
-
-    def count(connection: object) -> None:
-        commits.append(connection)
-
-    event.listen(Engine, "commit", count)
-    try:
-        yield commits
-    finally:
-        event.remove(Engine, "commit", count)
 
 
 async def stored(submitted: SubmittedJobs, *submissions: Submission) -> list[Any]:
