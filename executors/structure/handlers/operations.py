@@ -42,7 +42,7 @@ class KeepsChannels(LayerHandler):
     *(_numpy.Reshape, _numpy.Stack, _numpy.Swapaxes, _numpy.Take),
     *(_numpy.Transpose, _numpy.Tril, _numpy.Triu, _numpy.Where, _numpy.ZerosLike),
     *(_numpy.Mod, _numpy.Power, _nn.LogSoftmax, _nn.OneHot, _nn.Softmax, _core.Slice, _math.Logsumexp),
-    *(set(SERVED.values()) - set(SERVED_DENSE.values())),
+    *(served for layer, served in SERVED.items() if layer not in SERVED_DENSE),
 )
 class Rearrangement(KeepsChannels):
     """Comparisons, rearrangements and broadcasting: no products of weights and channels."""
