@@ -45,7 +45,7 @@ from mistify_server.planning.known_inspections import KnownInspections
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
-from mistify_server.rollouts.reports import fleet_services, keep_looking
+from mistify_server.rollouts.reports import fleet_services, keep_updated
 from mistify_server.services import Access, Services
 from mistify_server.stopping import stop_requested
 from mistify_server.store.backup import make_own_store
@@ -239,7 +239,7 @@ async def serving_with(
         work = [
             services.jobs.keep_starting(),
             keep_trimmed(),
-            keep_looking(services.reports),
+            keep_updated(services.reports),
             services.access.calls.keep_checking(),
             services.tuning.upkeep(),
         ]

@@ -102,9 +102,7 @@ class FleetReports:
         try:
             with self._access.connected() as client:
                 instruction = client.report_status(status)
-        except (
-            Exception
-        ) as error:  # such as text that cannot be sent; or else, only the fleet page would show it
+        except Exception as error:  # also of text that cannot be sent: a failed thread would go unnoticed
             if not self._access.stopped:
                 self._journal.problem(_ABOUT, str(error))
             return not passes(error)

@@ -15,7 +15,7 @@ from mistify_server.jobs.store_writer import completed, is_outage
 from mistify_server.rollouts.service import RolloutService
 from mistify_server.store.directory import Store
 
-#: Interval between looks at the reports of devices, also those that other servers have received.
+#: Interval between updates, by which the reports that other servers have received become known.
 _INTERVAL_SECONDS: Final = 5.0
 
 #: Seconds between two writes of reports: each device reports once a minute, and each commit waits for the
@@ -67,7 +67,7 @@ class DeviceReports:
             return error
         return None
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Take over what other servers have received, and let roll-outs go on or stop.
 
         Raises:
@@ -94,15 +94,15 @@ def fleet_services(
     return fleets, rollouts, reports
 
 
-async def keep_looking(reports: ByTenant[DeviceReports]) -> None:
-    """Look at the reports of all tenants every few seconds until cancelled."""
+async def keep_updated(reports: ByTenant[DeviceReports]) -> None:
+    """Update the reports of all tenants every few seconds until cancelled."""
     while True:
         await asyncio.sleep(_INTERVAL_SECONDS)
         for each in reports.all():
             try:
-                await completed(asyncio.to_thread(each.look))
+                await completed(asyncio.to_thread(each.update))
             except MistifyError as error:
                 level = logging.WARNING if is_outage(error) else logging.ERROR
-                _log.log(level, "devices cannot be looked at: %s", error)
+                _log.log(level, "the reports of devices cannot be updated: %s", error)
             except Exception:  # the others must still be judged
-                _log.exception("devices cannot be looked at because of an internal error")
+                _log.exception("the reports of devices cannot be updated because of an internal error")

@@ -4,7 +4,6 @@
 
 import hashlib
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -393,15 +392,3 @@ def pair_package(tmp_path: Path, data: Path) -> Path:
 def expected(data: Path) -> Mapping[str, npt.NDArray[np.float32]]:
     """Return inputs of three examples and TensorFlow's outputs; `branches` has those of each branch."""
     return dict(np.load(data / "tiny_expected.npz"))
-
-
-@contextmanager
-def without_threads() -> Iterator[None]:
-    """Prevent new threads by requesting a stack that does not fit into memory."""
-    size = threading.stack_size(2**46)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        threading.Thread(target=lambda: None).start()
-    try:
-        yield
-    finally:
-        threading.stack_size(size)

@@ -1,4 +1,4 @@
-"""Reports of devices: stored, listed, removed, and shown by a real server."""
+"""Reports of devices: stored, listed, and removed."""
 
 import asyncio
 import sqlite3
@@ -9,10 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from markupsafe import escape
-from pydantic import TypeAdapter
 from typing_extensions import override
 
 from mistify.config.data.metric import Metric
@@ -27,17 +24,15 @@ from mistify.fleet import (
     LastSwitch,
 )
 from mistify.rollouts import DeviceInstallation, DeviceRollouts, InstallationPhase
-from mistify_client.rpc.devices import DevicesClient
 from mistify_server import fleet as fleet_module
 from mistify_server.fleet import REMEMBERED, Fleet
 from mistify_server.identity.tenants import ByTenant
 from mistify_server.rollouts import reports as reports_module
-from mistify_server.rollouts.reports import DeviceReports, keep_looking
+from mistify_server.rollouts.reports import DeviceReports, keep_updated
 from mistify_server.rollouts.service import RolloutService
-from mistify_server.server import running_server
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.sql.fleet import SqlFleetStore
-from mistify_server.web.rendering import render
+from tests.support.faults import raise_no_space
 
 STATUS = DeviceStatus(
     name="kitchen-7",
@@ -143,10 +138,6 @@ def test_a_report_that_could_not_be_written_does_not_replace_a_later_one_to_anot
     assert len(store.fleet.all()) == 2
 
 
-def raise_no_space(*_: object) -> None:
-    raise MistifyError(ErrorCode.UNAVAILABLE, "no space left")
-
-
 def test_servers_take_over_and_forget_devices_of_each_other(store: Store) -> None:
     clock = Clock()
     fleets = [Fleet(store.fleet, clock) for _ in range(2)]
@@ -211,12 +202,12 @@ def test_a_report_of_a_newer_server_is_read_and_logged_once(
         assert [report.status for report in older.reports()] == [STATUS]
 
 
-async def test_reports_are_looked_at_even_if_those_of_another_tenant_cannot_be(
+async def test_reports_are_updated_even_if_those_of_another_tenant_cannot_be(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(DeviceReports):
         @override
-        def look(self) -> None:
+        def update(self) -> None:
             raise RuntimeError("an unexpected state")
 
     def reports(tenant: str) -> DeviceReports:
@@ -227,16 +218,16 @@ async def test_reports_are_looked_at_even_if_those_of_another_tenant_cannot_be(
 
     monkeypatch.setattr(reports_module, "_INTERVAL_SECONDS", 0.0)
     fleets = ByTenant(lambda tenant: Fleet(store.of(tenant).fleet), ["red"])
-    looking = asyncio.create_task(keep_looking(ByTenant(reports, ["red"])))
+    updating = asyncio.create_task(keep_updated(ByTenant(reports, ["red"])))
     store.of("red").fleet.put([DeviceReport(STATUS, datetime(2026, 11, 25, tzinfo=UTC))])
     async with asyncio.timeout(60):
         while not fleets.of("red").reports():
             await asyncio.sleep(0.01)
-    assert not looking.done()
-    looking.cancel()
-    await asyncio.wait([looking])
-    assert looking.cancelled()
-    assert "cannot be looked at because of an internal error" in caplog.text
+    assert not updating.done()
+    updating.cancel()
+    await asyncio.wait([updating])
+    assert updating.cancelled()
+    assert "cannot be updated because of an internal error" in caplog.text
     assert "an unexpected state" in caplog.text
 
 
@@ -319,46 +310,6 @@ def test_the_text_of_all_devices_is_limited(store: Store, monkeypatch: pytest.Mo
             opened.report(replace(long, name="cellar"))
 
 
-async def test_subnets_found_by_a_device_are_listed_and_shown(site: Any) -> None:
-    switch = LastSwitch(1_790_000_000_000, "subnet-1", "subnet-1 would take 30ms")
-    status = replace(STATUS, option="subnet-0", last_switch=switch, pool=POOL)
-    async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
-        with DevicesClient(address) as client:
-            await asyncio.to_thread(client.report_status, status)
-        async with httpx.AsyncClient(base_url=str(url), timeout=60) as web:
-            listed = (await web.get("/v1/fleet")).json()
-            page = (await web.get("/fleet")).text
-    (device,) = listed["devices"]
-    assert TypeAdapter(DeviceStatus).validate_python(device["status"]) == status
-    assert 'subnet-0<br><span class="hint">of 3</span>' in page
-    assert "from subnet-1<br>" in page
-    assert "3 subnets found on the device, by agreement on 100 examples" in page
-    figures = ("8ms", "0.80x", "95.4%")
-    assert "<td>subnet-1</td>" + "".join(f'<td class="number">{each}</td>' for each in figures) in page
-    with open_store(site.store) as store:
-        assert [report.status for report in store.fleet.all()] == [status]
-
-
-@pytest.mark.parametrize(
-    ("adapted", "shown"),
-    [(1_790_000_000_000, "adapted since 2026-09-21 14:13 UTC, shift 4.3"), (None, "not adapted, shift 4.3")],
-)
-async def test_the_adaptation_of_a_device_is_listed_and_shown(
-    site: Any, adapted: int | None, shown: str
-) -> None:
-    status = replace(STATUS, adaptation=DeviceAdaptation(adapted, 4.32, 1_000))
-    async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
-        with DevicesClient(address) as client:
-            await asyncio.to_thread(client.report_status, status)
-        async with httpx.AsyncClient(base_url=str(url), timeout=60) as web:
-            (device,) = (await web.get("/v1/fleet")).json()["devices"]
-            page = (await web.get("/fleet")).text
-    assert TypeAdapter(DeviceStatus).validate_python(device["status"]) == status
-    assert f'<span class="hint">{shown}</span>' in page
-    with open_store(site.store) as store:
-        assert [report.status for report in store.fleet.all()] == [status]
-
-
 def test_reports_of_before_adaptation_are_read(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         fleet = Fleet(store.fleet)
@@ -368,47 +319,3 @@ def test_reports_of_before_adaptation_are_read(tmp_path: Path) -> None:
         database.execute("UPDATE fleet SET status = json_remove(status, '$.adaptation')")
     with open_store(tmp_path) as store:
         assert [report.status for report in store.fleet.all()] == [STATUS]
-
-
-async def test_reports_of_devices_are_listed_and_shown_as_text(site: Any) -> None:
-    evil = '<script>alert("x")</script>'
-    status = replace(STATUS, name=evil, fits=False, problems={"package": "is damaged"})
-    async with running_server(site.settings(http="127.0.0.1:0")) as (address, url):
-        with DevicesClient(address) as client:
-            await asyncio.to_thread(client.report_status, status)
-            with pytest.raises(MistifyError, match="options"):
-                await asyncio.to_thread(client.report_status, replace(STATUS, options=0))
-        async with httpx.AsyncClient(base_url=str(url), timeout=60) as web:
-            listed = (await web.get("/v1/fleet")).json()
-            page = (await web.get("/fleet")).text
-    (device,) = listed["devices"]
-    assert TypeAdapter(DeviceStatus).validate_python(device["status"]) == status
-    assert listed["next_page_token"] == ""
-    assert escape(evil) in page
-    assert evil not in page
-    assert "1 device, 1 of them missing their targets" in page
-    assert "package: is damaged" in page
-    # Options have the same ids as in the monitor's reasons.
-    assert 'branch-0<br><span class="hint">of 3</span>' in page
-    assert "from branch-1<br>" in page
-    with open_store(site.store) as store:
-        assert [report.status for report in store.fleet.all()] == [status]
-
-
-@pytest.mark.parametrize("unix_ms", [253_402_300_800_000, 10**30])
-def test_a_stored_time_that_no_calendar_has_is_shown_as_a_dash(unix_ms: int) -> None:
-    status = replace(STATUS, last_switch=LastSwitch(unix_ms, "branch-1", "branch-1 would take 30ms"))
-    page = render(
-        "fleet.html",
-        path="/fleet",
-        needs_token=False,
-        in_session=False,
-        caller=None,
-        reports=[DeviceReport(status, datetime(2026, 11, 25, tzinfo=UTC))],
-        summary=FleetSummary(devices=1, missing=0),
-        next_page_token="",
-        rollouts=[],
-        devices=[],
-        groups=[],
-    )
-    assert "-, from branch-1<br>" in page

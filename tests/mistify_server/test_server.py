@@ -62,7 +62,7 @@ async def test_an_internal_error_of_a_task_of_the_server_is_reported_at_once(
     async def broken(_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("mistify_server.server.keep_looking", broken)
+    monkeypatch.setattr("mistify_server.server.keep_updated", broken)
     async with serving_at(site.settings()):
         await wait_until(lambda: "broken has ended because of an internal error" in caplog.text)
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]

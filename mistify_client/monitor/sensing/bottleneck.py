@@ -113,10 +113,9 @@ def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> 
     """Return why inferences are too slow; None if they are not.
 
     The calls are the cause if at least half as much time passes before the network starts as it takes; any
-    call takes some time.
-    A smaller network helps if the fixed time is below the target. If the fixed time is unknown, and the
-    network waits most of the time, the waiting time is taken as fixed: it might shrink with the network, but
-    there is no evidence for that.
+    call takes some time. A smaller network helps if the fixed time is below the target. If the fixed time is
+    unknown, and the network waits most of the time, the waiting time is taken as fixed: it might shrink with
+    the network, but there is no evidence for that.
 
     Args:
         timing: The times of the running network.

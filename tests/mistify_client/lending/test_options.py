@@ -22,10 +22,10 @@ from mistify_client.runtime.model import PortedModel
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import state_directory
-from tests.mistify_client.conftest import without_threads
 from tests.mistify_client.lending.conftest import TOKEN, helper, until
 from tests.mistify_client.pools import SUBNETS, make_block_package, write_pool
 from tests.support.block_stores import images
+from tests.support.threads import without_threads
 from tests.support.tokens import write_token
 
 

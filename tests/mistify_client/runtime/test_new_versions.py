@@ -21,7 +21,7 @@ from mistify_client.runtime.options import options_of
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, roll_back, state_directory
-from tests.mistify_client.conftest import without_threads
+from tests.support.threads import without_threads
 
 
 def join_loading() -> None:

@@ -24,7 +24,6 @@ from mistify_client.runtime.paged import RETRY_SECONDS, PagedOptions
 from mistify_client.runtime.statistics import observed
 from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.chains import load_chain, store_in
-from tests.mistify_client.conftest import without_threads
 from tests.mistify_client.pools import (
     FAST,
     SUBNETS,
@@ -35,6 +34,7 @@ from tests.mistify_client.pools import (
     write_pool,
 )
 from tests.support.block_stores import HALVED, ORIGINAL, images
+from tests.support.threads import without_threads
 
 
 @pytest.fixture
