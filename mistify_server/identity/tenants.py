@@ -23,7 +23,7 @@ class ByTenant(Generic[_T]):
     def __init__(self, make: Callable[[str], _T], tenants: Iterable[str] = ()) -> None:
         self._make = make
         self._making = Lock()
-        self._made = {tenant: make(tenant) for tenant in {DEFAULT_TENANT, *tenants}}
+        self._made = {tenant: make(tenant) for tenant in dict.fromkeys((DEFAULT_TENANT, *tenants))}
 
     @property
     def own(self) -> _T:
@@ -45,5 +45,5 @@ class ByTenant(Generic[_T]):
         return self._made[tenant]
 
     def all(self) -> list[_T]:
-        """Return those of all tenants, for the server itself."""
+        """Return those of all tenants in the order in which they were made, for the server itself."""
         return list(self._made.values())

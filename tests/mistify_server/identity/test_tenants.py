@@ -92,3 +92,9 @@ def test_callers_outside_of_the_default_tenant_are_named_with_theirs() -> None:
 )
 def test_a_forgotten_tenant_is_not_that_of_the_operator(made: type, named: str) -> None:
     assert signature(made).parameters[named].default is Parameter.empty
+
+
+def test_all_tenants_are_in_the_order_in_which_theirs_was_made() -> None:
+    made = ByTenant(str.upper, ["red", "blue", "green", "grey"])
+    assert made.of("black") == "BLACK"
+    assert made.all() == ["DEFAULT", "RED", "BLUE", "GREEN", "GREY", "BLACK"]

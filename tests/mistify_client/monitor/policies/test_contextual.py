@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mistify.config.data.metric import Metric
@@ -108,6 +108,7 @@ def independent_scores(figures, weights, charge):
     return sum(
         weight * factors.get(name, 1) * (columns[name] - columns[name].min()) / np.ptp(columns[name])
         for name, weight in weights.items()
+        if np.ptp(columns[name])  # otherwise all are equal, as are the logarithms of adjacent numbers
     )
 
 
@@ -115,6 +116,11 @@ figures = st.tuples(st.floats(1, 50), st.floats(0.5, 0.95), st.floats(1, 9), st.
 
 
 @settings(max_examples=60)
+@example(
+    drawn=[(50.0, 0.5, 1.0, 23.4), (math.nextafter(50.0, 0), 0.75, 3.5, 1.05)],
+    charge=0.025,
+    importance={"accuracy": 3, "latency": 9, "energy": 2, "memory": 2},
+)
 @given(
     drawn=st.lists(
         figures, min_size=2, max_size=8, unique_by=tuple(lambda one, at=at: one[at] for at in range(4))
