@@ -41,6 +41,7 @@ class Edge:
         limits_latency: Whether latency is limited, on any hardware.
         has_targets: Whether the network has a target to reach.
         path: Number of edges on the longest path through this edge.
+        source_steps: Steps for which the source is tuned on the data of this edge; 0 for a task of its own.
     """
 
     halvings: float
@@ -49,6 +50,7 @@ class Edge:
     limits_latency: bool = False
     has_targets: bool = False
     path: int = 1
+    source_steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,8 @@ class Chooser:
 
     def _spared(self, edge: Edge, tune_steps: int) -> int:
         """Return how many of the steps of tuning the network of an edge is expected not to need."""
-        return tune_steps - needed_steps(tune_steps, self._nats, is_cut=abs(edge.halvings) > _UNCUT)
+        is_cut = abs(edge.halvings) > _UNCUT
+        return tune_steps - needed_steps(tune_steps, self._nats, edge.source_steps, is_cut=is_cut)
 
     def _suits(self, algorithm: str, edge: Edge, prepared: Mapping[str, float] | None) -> bool:
         """Check whether an algorithm with shared training suits an edge.

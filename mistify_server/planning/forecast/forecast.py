@@ -228,6 +228,7 @@ class Forecast:
             limits_latency=any(map(hardware_of, node.budget)),
             has_targets=bool(node.targets),
             path=self._paths[node.index],
+            source_steps=self._estimates.source_steps if node.task is None else 0,
         )
 
     def _costs(self, index: int | None) -> Costs:

@@ -170,7 +170,7 @@ def _tune(
     sample, widened = setup.validation.sample(CHECK_EXAMPLES), is_widened(assignment)
     if widened:
         trainer.learning_rate = trainer.usual_rate
-    first, begun = steps_of_first_round(executor, assignment, params.tune_steps, sample), steps
+    first, begun = steps_of_first_round(executor, assignment, params, sample), steps
     best, weights = Scores(setup.metric.worst), list[Array]()
     for number, round_steps in enumerate(rounds(steps, params, first, 2 if widened else 1)):
         start = progress.tuning(steps, round_steps, costs, last=not targets and not widened)

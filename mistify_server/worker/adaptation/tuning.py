@@ -37,19 +37,20 @@ def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
 
 
 def steps_of_first_round(
-    executor: AdaptationExecutor, assignment: Assignment, steps: int, sample: Dataset
+    executor: AdaptationExecutor, assignment: Assignment, params: Params, sample: Dataset
 ) -> int:
     """Return the number of steps of the first round of tuning.
 
     Args:
-        steps: The steps of a round.
         sample: A sample of the validation data.
     """
     costs, whole = executor.measure(), costs_of(assignment.source.network())
     is_cut = any(costs[axis] != whole[axis] for axis in (FLOPS, PARAMS))  # latencies are corrected meanwhile
+    steps = params.tune_steps
     if is_cut or not (steps and assignment.setup.has_validation_labels):
         return steps
-    return needed_steps(steps, executor.trainer.evaluation.nats(sample), is_cut=False)
+    source_steps = params.source_steps if assignment.task is None else 0
+    return needed_steps(steps, executor.trainer.evaluation.nats(sample), source_steps, is_cut=False)
 
 
 def rounds(taken: int, params: Params, first: int, factor: int) -> Iterator[int]:

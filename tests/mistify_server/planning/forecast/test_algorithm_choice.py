@@ -290,24 +290,27 @@ def test_a_reason_without_the_deciding_average_would_be_detected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nats", "halvings", "steps"),
+    ("nats", "source_steps", "halvings", "steps"),
     [
-        (None, 0.0, 600),
-        (0.5, 0.0, 600),
-        (0.02, 0.0, 0),
-        (0.02, 1.0, 700),  # 100 to cut, 600 to tune
-        (0.02, -1.0, 700),  # larger than the source
+        (None, 599, 0.0, 600),
+        (None, 600, 0.0, 0),
+        (0.5, 599, 0.0, 600),
+        (0.5, 600, 0.0, 0),
+        (0.02, 0, 0.0, 0),
+        (0.02, 600, 1.0, 700),  # 100 to cut, 600 to tune
+        (0.02, 600, -1.0, 700),  # larger than the source
     ],
 )
-def test_no_steps_are_expected_if_nothing_is_cut_and_the_source_has_little_loss(
-    nats: float | None, halvings: float, steps: int
+def test_no_steps_are_expected_if_nothing_is_cut_and_the_source_has_little_loss_or_has_learned(
+    nats: float | None, source_steps: int, halvings: float, steps: int
 ) -> None:
     """The expected loss of accuracy and the choice are those with all steps."""
     able = Chooser(FEATURES, "own", PROFILES, ForecastHistory([], PROFILES), nats)
-    edge = Edge(halvings=halvings, distance=abs(halvings), share=1.0)
+    edge = Edge(halvings=halvings, distance=abs(halvings), share=1.0, source_steps=source_steps)
     case = able.case(edge, "morphnet")
     assert case.steps == steps
-    assert case.learned == chooser().case(edge, "morphnet").steps
-    (choice,), (usual,) = able([edge]), chooser()([edge])
+    unlearned = replace(edge, source_steps=0)
+    assert case.learned == chooser().case(unlearned, "morphnet").steps
+    (choice,), (usual,) = able([edge]), chooser()([unlearned])
     assert (choice.algorithm, choice.lost) == (usual.algorithm, usual.lost)
     assert able.case(edge, "morphnet", rounds=2).steps == steps + 600

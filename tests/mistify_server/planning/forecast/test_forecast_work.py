@@ -4,6 +4,7 @@ import pytest
 
 from executors.contract.profile import AlgorithmProfile
 from mistify.config.package.branches import BranchesConfig
+from mistify.config.task import TaskConfig
 from mistify.costs.budget import FLOPS, MEMORY
 from mistify.jobs.job import Goal
 from mistify.jobs.package_spec import PackageSpec
@@ -27,6 +28,8 @@ from tests.mistify_server.planning.forecast.batches import (
 )
 from tests.mistify_server.planning.forecast.histories import FEATURES, PROFILES, case, seen
 from tests.support.targets import overall
+
+TASK = TaskConfig(classes=("cat", "dog"))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +71,19 @@ def test_a_network_larger_than_the_source_may_take_all_its_steps(plan: BatchPlan
     (above,) = planned(plan, tuned_by(600, 3000), (), share=2.0).edges
     (below,) = planned(plan, tuned_by(600, 3000), (), share=0.9).edges
     assert (above.steps, below.steps) == (3000, 700)
+
+
+@pytest.mark.parametrize(
+    ("source_steps", "task", "steps"), [(599, None, 600), (600, None, 0), (600, TASK, 600)]
+)
+def test_an_uncut_network_takes_no_steps_if_its_source_learns_the_same_for_as_long(
+    plan: BatchPlan, source_steps: int, task: TaskConfig | None, steps: int
+) -> None:
+    node = plan.nodes[0].model_copy(update={"task": task})
+    asked = plan.model_copy(update={"nodes": (node,)})
+    estimates = tuned_by(600, 3000).model_copy(update={"source_steps": source_steps})
+    (edge,) = planned(asked, estimates, (), share=1.0).edges
+    assert edge.steps == steps
 
 
 def test_a_network_as_large_as_the_source_is_tuned_once(plan: BatchPlan) -> None:

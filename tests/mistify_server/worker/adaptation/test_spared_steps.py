@@ -1,4 +1,4 @@
-"""Networks that were not cut, and have little loss left, are not tuned."""
+"""Networks that were not cut, and have little loss left or a source that has learned, are not tuned."""
 
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from executors.structure import analyse
 from executors.training.params import TrainingParams
 from executors.training.setup import TrainingSetup
 from mistify.config.data.targets import Target
+from mistify.config.task import TaskConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import LATENCY
 from mistify_server.worker.adaptation.edge import run_edge
@@ -21,7 +22,7 @@ from tests.mistify_server.worker.adaptation.edges import Still, never
 from tests.mistify_server.worker.adaptation.machines import no_file_costs
 from tests.support.targets import overall
 
-PARAMS = Params(tune_steps=40, max_steps=100)
+PARAMS = Params(source_steps=39, tune_steps=40, max_steps=100)
 
 
 class Uncut(Still):
@@ -75,3 +76,20 @@ def test_a_network_is_tuned_unless_nothing_is_left_to_gain(
     )
     assert outcome.steps == steps
     assert outcome.spared == (0 if steps else 40)
+
+
+@pytest.mark.parametrize(
+    ("executor", "task", "steps"),
+    [(Uncut, None, 0), (Still, None, 40), (Uncut, TaskConfig(classes=["a", "b"]), 40)],
+)
+def test_an_uncut_network_is_not_tuned_after_a_source_that_was_tuned_for_as_long(
+    executor: type[AdaptationExecutor], task: TaskConfig | None, steps: int
+) -> None:
+    """The source was tuned for everything, not for a task."""
+    params = PARAMS.model_copy(update={"source_steps": 40})
+    model, setup = classifier(0.1)
+    assignment = Assignment(model, {"flops": 9.0}, (), setup, 0, analyse(model), task=task)
+    outcome = run_edge(
+        executor(params), assignment, params, (), lambda *_: None, measure=never, read=no_file_costs
+    )
+    assert (outcome.steps, outcome.spared) == (steps, 40 - steps)
