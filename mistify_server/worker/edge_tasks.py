@@ -19,10 +19,11 @@ from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchRe
 from mistify_server.tasks.tasks import AdaptTask, BranchTask
 from mistify_server.worker.adaptation.branches import adapt_branches
 from mistify_server.worker.adaptation.converted_costs import CostReader, cost_reader
-from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
+from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge
 from mistify_server.worker.adaptation.latency import LatencyMeter, latency_meter
-from mistify_server.worker.adaptation.progress import reporter
+from mistify_server.worker.adaptation.progress import EdgeProgress, reporter
 from mistify_server.worker.adaptation.source import expanded
+from mistify_server.worker.adaptation.source_outcome import source_if_better, source_if_enough
 from mistify_server.worker.adaptation.unchanged import UnchangedSources
 from mistify_server.worker.adaptation.widening import for_widened, is_widened
 from mistify_server.worker.checkpoints import Checkpoints
@@ -70,11 +71,13 @@ class EdgeRunner:
         parent = self._setups.parent(task.recipe, task.parent, task.task)
         assignment = self._assignment(task, params, parent, task.budget, setup)
         task = task.model_copy(update={"recipe": task.recipe.with_settings(setup.settings)})
-        executor = None
-        if assignment.setup is setup:  # widened networks have another, which other edges must not share
-            executor = self._setups.executor(task.recipe, params).for_edge()
-        executor = executor or _new_executor(task, params)
-        outcome = self._run_edge_or_take_source(task, executor, params, assignment)
+        outcome = self._source_if_enough(task, params, assignment)
+        if outcome is None:
+            executor = None
+            if assignment.setup is setup:  # widened networks have another, which other edges must not share
+                executor = self._setups.executor(task.recipe, params).for_edge()
+            executor = executor or _new_executor(task, params)
+            outcome = self._run_edge_or_take_source(task, executor, params, assignment)
         return AdaptResult(
             checkpoint=self._checkpoints.save(outcome.model),
             costs=dict(outcome.costs),
@@ -167,6 +170,22 @@ class EdgeRunner:
         )
         return for_widened(assignment, teacher) if is_widened(assignment) else assignment
 
+    def _source_if_enough(
+        self, task: AdaptTask, params: Params, assignment: Assignment
+    ) -> EdgeOutcome | None:
+        """Return the source if nothing has to be cut or learned for the goal; None otherwise."""
+        if algorithm(task.recipe.algorithm).serves_tasks:
+            return None
+        return source_if_enough(
+            self._setups.teacher(task.recipe, task.task),
+            assignment,
+            params,
+            task.targets,
+            EdgeProgress(self._reporter(task), task.planned_steps, params),
+            measure=_latency_meter(task, assignment),
+            read=_cost_reader(task, assignment),
+        )
+
     def _run_edge_or_take_source(
         self,
         task: AdaptTask | BranchTask,
@@ -204,11 +223,14 @@ class EdgeRunner:
             assignment,
             params,
             targets,
-            reporter(self._on_progress, task.recipe.data.validation_metric, task.budget),
+            self._reporter(task),
             measure=_latency_meter(task, assignment),
             read=_cost_reader(task, assignment),
             planned_steps=task.planned_steps if isinstance(task, AdaptTask) else 0,
         )
+
+    def _reporter(self, task: AdaptTask | BranchTask) -> OnProgress:
+        return reporter(self._on_progress, task.recipe.data.validation_metric, task.budget)
 
 
 def _new_executor(task: AdaptTask | BranchTask, params: Params) -> AdaptationExecutor:

@@ -12,7 +12,6 @@ from executors.contract.executor import AdaptationExecutor, StuckError
 from executors.contract.params import Params
 from executors.data import Array
 from executors.structure import analyse
-from executors.training.evaluation import Evaluation
 from mistify.config.data.targets import Scores, Target, missed, serves_better
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, meets
@@ -46,9 +45,6 @@ _CORRECTIONS = 2
 
 #: Maximum number of architectures that are planned and measured before an edge is adapted.
 _PLANS = 6
-
-#: Minimum relative improvement that justifies higher costs than the source's: seeds differ by as much.
-_WORTH_MORE = 0.005
 
 #: A network that uses less than this share of its limits is cut again from the parent.
 _LEAST_USED = 0.95
@@ -104,52 +100,8 @@ def run_edge(
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
     scores, steps, spared = _tune(executor, assignment, params, targets, progress, steps=steps)
     costs = {**executor.measure(), **stored}
-    reason = stuck or _shortfall(costs, assignment, scores, targets, steps)
+    reason = stuck or shortfall(costs, assignment, scores, targets, steps)
     return EdgeOutcome(executor.network(), costs, scores, steps, not reason, reason, spared)
-
-
-def source_if_better(
-    outcome: EdgeOutcome,
-    source: keras.Model,
-    assignment: Assignment,
-    targets: Collection[Target],
-    *,
-    measure: LatencyMeter,
-    read: CostReader,
-) -> EdgeOutcome:
-    """Return the source instead of an outcome if it meets the budget and serves the goal better.
-
-    At equal costs, it only needs to be equally good; at lower costs, nearly as good.
-
-    As for other networks, limits on this machine's latency apply to measurements with the same margin, and
-    limits on memory and size apply to the file.
-    """
-    network, setup, profiles = analyse(source).network(), assignment.setup, assignment.profiles
-    costs = costs_of(network, profiles)
-    if not meets(costs, assignment.budget):
-        return outcome
-    stored = read(source)
-    costs = {**costs, **stored}
-    if not meets(costs, assignment.budget):
-        return outcome
-    scores, _ = Evaluation(source).judge(setup.validation, setup.metric, setup.settings.metrics)
-    if all(costs[axis] <= cost for axis, cost in outcome.costs.items()):
-        is_cheaper = any(costs[axis] < cost for axis, cost in outcome.costs.items())
-        by = _WORTH_MORE if is_cheaper else 0.0
-        serves = not serves_better(setup.metric, outcome.scores, scores, targets, by=by)
-    else:
-        serves = serves_better(setup.metric, scores, outcome.scores, targets)
-    if not serves:
-        return outcome
-    if limits_latency(assignment.budget):
-        reading = _reading(source, measure, profiles, assignment.budget)
-        if reading is None:
-            return outcome
-        costs = {**costs_of(network, corrected(profiles, reading.deviation)), **stored}
-        if not meets(costs, with_margin(assignment.budget)):
-            return outcome
-    reason = _shortfall(costs, assignment, scores, targets, outcome.steps)
-    return replace(outcome, model=source, costs=costs, scores=scores, met=not reason, reason=reason)
 
 
 def _tune(
@@ -253,7 +205,7 @@ def _adapt_by_measurement(
     depend on weights. Networks that cannot run here are assumed to have the predicted latency.
     """
     aim, nominal, at = with_margin(assignment.budget), assignment.profiles, assignment
-    parent = _reading(at.model, measure, nominal, aim)
+    parent = reading_of(at.model, measure, nominal, aim)
     readings = [] if parent is None else [parent]
     planned = _planned_by_measurement(executor, replace(at, budget=aim), readings, measure)
     profiles = planned or corrected(nominal, deviation_at(aim, readings[:1]))
@@ -262,7 +214,7 @@ def _adapt_by_measurement(
         if stuck or attempt == _CORRECTIONS:
             break
         network = executor.network()
-        reading = _reading(network, measure, nominal, aim)
+        reading = reading_of(network, measure, nominal, aim)
         if reading is None:
             break
         readings.append(reading)
@@ -314,7 +266,7 @@ def _planned_by_measurement(
         network = executor.preview(replace(assignment, profiles=profiles))
         if network is None:
             return best[1] if best else None
-        reading = _reading(network, measure, nominal, budget)
+        reading = reading_of(network, measure, nominal, budget)
         if reading is None:
             break
         readings.append(reading)
@@ -330,7 +282,7 @@ def _planned_by_measurement(
     return best[1] if best else corrected(nominal, deviation_at(budget, readings))
 
 
-def _reading(
+def reading_of(
     network: keras.Model, measure: LatencyMeter, profiles: Profiles, budget: Budget
 ) -> LatencyReading | None:
     """Return the reading of a network; None if it cannot run here."""
@@ -370,7 +322,7 @@ def _adapt(
     return steps, stuck
 
 
-def _shortfall(
+def shortfall(
     costs: Costs, assignment: Assignment, scores: Scores, targets: Collection[Target], steps: int
 ) -> str:
     """Describe the limits and the targets that a network misses; empty if it meets the goal."""

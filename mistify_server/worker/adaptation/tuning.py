@@ -9,6 +9,7 @@ from executors.contract.assignment import Assignment
 from executors.contract.executor import AdaptationExecutor
 from executors.contract.params import Params
 from executors.data import Dataset
+from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer, cosine
 from mistify.costs.axes import costs_of
@@ -46,11 +47,22 @@ def steps_of_first_round(
     """
     costs, whole = executor.measure(), costs_of(assignment.source.network())
     is_cut = any(costs[axis] != whole[axis] for axis in (FLOPS, PARAMS))  # latencies are corrected meanwhile
+    if is_cut:
+        return params.tune_steps
+    return steps_of_uncut(executor.trainer.evaluation, assignment, params, sample)
+
+
+def steps_of_uncut(evaluation: Evaluation, assignment: Assignment, params: Params, sample: Dataset) -> int:
+    """Return the number of steps of the first round of tuning for a network from which nothing was cut.
+
+    Args:
+        sample: A sample of the validation data.
+    """
     steps = params.tune_steps
-    if is_cut or not (steps and assignment.setup.has_validation_labels):
+    if not (steps and assignment.setup.has_validation_labels):
         return steps
     source_steps = params.source_steps if assignment.task is None else 0
-    return needed_steps(steps, executor.trainer.evaluation.nats(sample), source_steps, is_cut=False)
+    return needed_steps(steps, evaluation.nats(sample), source_steps, is_cut=False)
 
 
 def rounds(taken: int, params: Params, first: int, factor: int) -> Iterator[int]:

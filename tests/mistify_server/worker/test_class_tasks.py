@@ -163,7 +163,7 @@ def test_a_factory_has_the_names_in_a_file(tmp_path: Path) -> None:
     listed = CliRunner().invoke(app, ["tasks", "--package", str(tmp_path / "package"), "--json"])
     told = json.loads(listed.stdout)
     assert told["properties"] == {"classes": list(names)}
-    assert told["serves"] == "classes three, eight"
+    assert told["serves"] == "three, eight"
     assert {name for each in told["tasks"] for name in each.split(", ")} == {*names, "all classes"}
     factory = json.loads((tmp_path / "package" / "factory.json").read_text())
     assert tuple(factory["classes"]) == names

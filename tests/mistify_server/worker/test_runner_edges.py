@@ -180,7 +180,7 @@ def test_branches_share_an_unchanged_base(tmp_path: Path) -> None:
     tree = Tree(tmp_path, deeper())
     runner = tree.runner()
     goal: Any = runner.run(tree.edge(tree.root.root, 0.625))
-    edge = tree.edge(goal.checkpoint, 0.625).model_dump(exclude={"kind", "targets"})
+    edge = tree.edge(goal.checkpoint, 0.625).model_dump(exclude={"kind", "targets", "planned_steps"})
     shares = (0.4, 1.0, 1.6)
     made: Any = runner.run(BranchTask(**{**edge, "shares": shares, "costs": goal.costs}))
     assert [branch.share for branch in made.branches] == list(shares)
@@ -231,7 +231,7 @@ def test_the_network_of_the_goal_is_the_largest_branch_if_no_budget_is_larger(tm
     tree = Tree(tmp_path, deeper())
     runner = tree.runner()
     goal: Any = runner.run(tree.edge(tree.root.root, 0.8))
-    edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "targets"})
+    edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "targets", "planned_steps"})
     made: Any = runner.run(BranchTask(**{**edge, "shares": (0.5, 1.0), "costs": goal.costs}))
     small, own = (keras.models.load_model(tree.path(branch.checkpoint)) for branch in made.branches)
     assert_equal(own, tree.network(goal))
@@ -253,7 +253,7 @@ def test_only_branches_larger_than_the_source_are_trained_repeatedly(
         return EdgeOutcome(assignment.model, costs, Scores(1.0), steps=1, met=True, reason="")
 
     monkeypatch.setattr("mistify_server.worker.edge_tasks.run_edge", run_edge)
-    edge = tree.edge(tree.root.root, 0.5).model_dump(exclude={"kind", "targets"})
+    edge = tree.edge(tree.root.root, 0.5).model_dump(exclude={"kind", "targets", "planned_steps"})
     shares = (1.0, 1.2, 1.6, 2.4, 3.0, 4.0)
     tree.runner().run(BranchTask(**{**edge, "shares": shares, "costs": tree.root.root_costs}))
     assert [growing for growing, _ in used] == [True, True, True, False, False]
@@ -274,7 +274,7 @@ def test_branches_share_no_layer_that_exceeds_the_smallest_budget(tmp_path: Path
     budget = {"params": 0.4 * tree.root.root_costs["params"]}
     task = tree.edge(tree.root.root, 1.0).model_copy(update={"budget": budget})
     goal: Any = runner.run(task)
-    edge = task.model_dump(exclude={"kind", "targets"})
+    edge = task.model_dump(exclude={"kind", "targets", "planned_steps"})
     made: Any = runner.run(BranchTask(**{**edge, "shares": (0.3, 1.0, 2.0), "costs": goal.costs}))
     assert made.reason == ""
     for branch in made.branches:
@@ -297,7 +297,7 @@ def test_branches_share_no_layer_tied_to_later_ones_by_a_sum(tmp_path: Path) -> 
     tree = Tree(tmp_path, model)
     runner = tree.runner()
     goal: Any = runner.run(tree.edge(tree.root.root, 0.5))
-    edge = tree.edge(goal.checkpoint, 0.5).model_dump(exclude={"kind", "targets"})
+    edge = tree.edge(goal.checkpoint, 0.5).model_dump(exclude={"kind", "targets", "planned_steps"})
     made: Any = runner.run(BranchTask(**{**edge, "shares": (0.5, 1.0, 2.0), "costs": goal.costs}))
     assert made.base == ()
     _, own, largest = (keras.models.load_model(tree.path(branch.checkpoint)) for branch in made.branches)

@@ -12,7 +12,8 @@ from mistify.costs.budget import latency_axis, memory_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import Quantization
-from mistify_server.worker.adaptation.edge import EdgeOutcome, source_if_better
+from mistify_server.worker.adaptation.edge import EdgeOutcome
+from mistify_server.worker.adaptation.source_outcome import source_if_better
 from tests.mistify_server.worker.adaptation.edges import never, two_output_model
 from tests.mistify_server.worker.adaptation.machines import no_file_costs
 from tests.support.targets import overall
