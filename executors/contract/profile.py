@@ -48,7 +48,7 @@ class AlgorithmProfile(BaseModel):
         serves_tasks: Whether networks for tasks come from one preparation for all of them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     loss_per_halving: float = USUAL_RATE
     edge_overhead: int = 150

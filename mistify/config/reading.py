@@ -277,19 +277,32 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
 
 def _unusable_names(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
     """Yield a problem for each metric and loss that is unknown, or comes from a faulty plug-in."""
-    # Searching for plug-ins takes milliseconds, most configs name none, and those of a batch the same ones.
+    named = [
+        (f"[{index}].dataset.{setting}", group, name)
+        for index, config in configs.items()
+        for setting, group, name in _named(config.dataset)
+    ]
+    if not named:  # as in most submissions
+        return
+    # Searching for plug-ins takes milliseconds, and the configs of a batch name the same ones.
     known = {METRICS: cache(known_metrics), LOSSES: cache(known_losses)}
     unusable = cache(lambda group, name: _unusable(name, known[group](), group))
-    for index, config in configs.items():
-        data = config.dataset
-        metrics = {} if data.metric is None else {"metric": data.metric.value}
-        metrics |= {json_path(["metrics", name]): metric.value for name, metric in data.metrics.items()}
-        losses = {json_path(["losses", name]): loss for name, loss in data.losses.items()}
-        for group, named in ((METRICS, metrics), (LOSSES, losses)):
-            for setting, name in named.items():
-                invalid = None if name in data.code else unusable(group, name)
-                if invalid is not None:
-                    yield invalid.problem(f"[{index}].dataset.{setting}")
+    for place, group, name in named:
+        invalid = unusable(group, name)
+        if invalid is not None:
+            yield invalid.problem(place)
+
+
+def _named(data: DatasetConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield the settings that name a metric or a loss outside the user's own files, with group and name."""
+    if data.metric is not None and data.metric.value not in data.code:
+        yield "metric", METRICS, data.metric.value
+    for output, metric in data.metrics.items():
+        if metric.value not in data.code:
+            yield json_path(["metrics", output]), METRICS, metric.value
+    for output, loss in data.losses.items():
+        if loss not in data.code:
+            yield json_path(["losses", output]), LOSSES, loss
 
 
 def _unusable(name: str, known: Sequence[str], group: str) -> InvalidValue | None:

@@ -90,8 +90,9 @@ class Forecast:
         self._paths = longest_paths(plan.nodes)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
         profiles = worthwhile(self.plan, estimates.profiles, self._chooser, self._edge)
-        self._estimates = estimates.model_copy(update={"profiles": profiles})
-        self.plan = self.plan.model_copy(update={"estimates": self._estimates})
+        if profiles != estimates.profiles:
+            self._estimates = estimates.model_copy(update={"profiles": profiles})
+            self.plan = self.plan.model_copy(update={"estimates": self._estimates})
 
     def warning(self, node: NodePlan, precision: Quantization) -> str:
         """Describe unused data and the targets that a node is likely to miss at a precision; may be empty."""

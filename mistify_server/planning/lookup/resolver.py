@@ -1,12 +1,13 @@
 """Resolution: lookup of the models, data and devices that configs name."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from pydantic_core import to_json
 
 from executors.custom_layers import in_plug_in
 from executors.inspection import inspect_source
@@ -51,7 +52,7 @@ class BatchResolver:
     devices: DeviceStore
     allow_code: bool = False
     opens_models: bool = False
-    remembered: dict[str, _Sources] | None = None
+    remembered: dict[bytes, _Sources] | None = None
 
     def remembering(self) -> "BatchResolver":
         """Return a resolver for many batches at a time, which looks each model and dataset up once."""
@@ -158,7 +159,6 @@ class BatchResolver:
         return {name: CodeFile(path=str(path), sha256=sha256(path.read_bytes()).hexdigest())}
 
 
-def _naming(batch: CollectiveBatch) -> str:
-    """Return a text that is equal for batches that name the same model, dataset and algorithm."""
-    algorithm = batch.algorithm.name, batch.algorithm.config
-    return json.dumps([batch.model, batch.dataset.model_dump(mode="json"), *algorithm], sort_keys=True)
+def _naming(batch: CollectiveBatch) -> bytes:
+    """Return JSON that is equal only for batches that name the same model, dataset and algorithm."""
+    return to_json([batch.model, batch.dataset, batch.algorithm])

@@ -10,7 +10,7 @@ from mistify.jobs.job import Job
 from mistify_server.identity.quotas import check_unfinished
 from mistify_server.store.changes import Submission
 from mistify_server.store.jobs import NewJob
-from mistify_server.store.sql.reading import check_same_config, job_of
+from mistify_server.store.sql.reading import check_same_config, job_of, known_keys
 from mistify_server.store.sql.rows import digest, insert_jobs, tenant_key
 from mistify_server.store.sql.schema import JobRow
 
@@ -44,9 +44,9 @@ class _Creation:
         self._session = session
         self._unfinished_of = unfinished_of
         self._by_key: dict[str, Submission] = {}
-        keys = {tenant_key(tenant, key): key for each in new if (key := each.submission.idempotency_key)}
-        stored = select(JobRow).where(JobRow.idempotency_key.in_(keys))
-        self._stored = {keys[row.idempotency_key]: row for row in session.scalars(stored)} if keys else {}
+        keys = {key for each in new if (key := each.submission.idempotency_key)}
+        known = known_keys(session.connection(), tenant, keys) if keys else ()
+        self._stored = {key: _row_with_key(session, tenant, key) for key in known}
 
     def outcome(self, new: NewJob) -> Job | MistifyError:
         try:
@@ -71,3 +71,7 @@ class _Creation:
         if key is not None:
             self._by_key[key] = submission
         return submission.job
+
+
+def _row_with_key(session: Session, tenant: str, key: str) -> JobRow:
+    return session.scalars(select(JobRow).filter_by(idempotency_key=tenant_key(tenant, key))).one()

@@ -68,7 +68,7 @@ def insert_jobs(session: Session, new: Collection[NewJob], tenant: str, unix_ms:
         {
             "job_id": submission.job.id,
             "number": plan.number,
-            "plan": plan.model_dump(mode="json"),
+            "plan": plan,
             "root": None,
             "reference": None,
         }
@@ -155,7 +155,7 @@ def insert_addition(session: Session, job_id: str, addition: Addition, first: in
     for plan in addition.plans:
         of_plan = BatchRow.job_id == job_id, BatchRow.number == plan.number
         session.scalars(select(BatchRow.number).where(*of_plan)).one()  # does not read the old plan
-        session.execute(update(BatchRow).where(*of_plan).values(plan=plan.model_dump(mode="json")))
+        session.execute(update(BatchRow).where(*of_plan).values(plan=plan))
 
 
 def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:

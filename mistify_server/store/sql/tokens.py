@@ -30,24 +30,30 @@ _OF_NAME: Final = select(_TOKENS).where(
 
 
 class _Recent(NamedTuple):
-    """Tokens by digest, read since the database had a version and valid until it has another one."""
+    """Tokens and limits, read since the database had a version and valid until it has another one.
+
+    Attributes:
+        tokens: By digest.
+        limits: By name.
+    """
 
     version: int | None
     tokens: dict[str, AccessToken]
+    limits: dict[str, Quota]
 
 
 class SqlTokenStore(TokenStore):
     """The tokens of a tenant in the database.
 
-    A revoked token with limits keeps its row, without scopes and without the digest of its secret. Tokens are
-    remembered between two commits to the database, because every call looks one up: the query takes
-    0.1 ms, which is a third of what Python does for a short call.
+    A revoked token with limits keeps its row, without scopes and without the digest of its secret. Tokens and
+    limits are remembered between two commits to the database, because every call looks a token up, and every
+    submission its limits: the query takes 0.1 ms, which is a third of what Python does for a short call.
     """
 
     def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self.tenant = tenant
-        self._recent = _Recent(None, {})
+        self._recent = _Recent(None, {}, {})
 
     @override
     def add(self, token: AccessToken) -> None:
@@ -72,16 +78,18 @@ class SqlTokenStore(TokenStore):
 
     @override
     def find(self, sha256: str) -> AccessToken | None:
-        version = self._database.version()
-        if version is None:
-            return self._read(sha256)
-        recent = self._recent
-        if recent.version != version:
-            recent = self._recent = _Recent(version, {})
+        recent = self._read_recently()
         token = recent.tokens.get(sha256) or self._read(sha256)
         if token is not None:
             recent.tokens[sha256] = token
         return token
+
+    def _read_recently(self) -> _Recent:
+        """Return what is still valid of what was read; whatever is read now may be added."""
+        version, recent = self._database.version(), self._recent
+        if version is None or recent.version != version:
+            recent = self._recent = _Recent(version, {}, {})
+        return recent
 
     def _read(self, sha256: str) -> AccessToken | None:
         with self._database.read_rows() as connection:
@@ -97,6 +105,13 @@ class SqlTokenStore(TokenStore):
 
     @override
     def limits(self, name: str) -> Quota:
+        recent = self._read_recently()
+        limits = recent.limits.get(name)
+        if limits is None:
+            limits = recent.limits[name] = self._read_limits(name)
+        return limits
+
+    def _read_limits(self, name: str) -> Quota:
         with self._database.read_rows() as connection:
             row = connection.execute(_OF_NAME, {"tenant": self.tenant, "name": name}).one_or_none()
             return UNLIMITED if row is None else _limits(row)

@@ -49,6 +49,14 @@ def test_limits_that_are_not_given_stay(store: Store) -> None:
     assert store.tokens.limits("ci") == Quota(2_000, 5, None)
 
 
+def test_limits_that_another_program_changes_count_from_the_next_call(store: Store, tmp_path: Path) -> None:
+    create_token(store.tokens, "ci", [Scope.SUBMIT], limits={"jobs": 3})
+    assert store.tokens.limits("ci") == Quota(None, 3, None)
+    with open_store(tmp_path) as other:
+        change_limits(other.tokens, "ci", {"jobs": 1})
+        assert store.tokens.limits("ci") == Quota(None, 1, None)
+
+
 @pytest.mark.parametrize("limit", [-1, 0, 2**53 + 1])
 def test_a_token_with_a_limit_that_cannot_be_kept_is_not_made(store: Store, limit: int) -> None:
     with pytest.raises(MistifyError, match="max-workers"):

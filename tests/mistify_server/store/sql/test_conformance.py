@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from executors.contract.profile import AlgorithmProfile
 from mistify.errors import ErrorCode, MistifyError
 from mistify.fleet import DeviceReport, DeviceStatus
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
@@ -22,6 +23,7 @@ from mistify_server.store.directory import Store, open_store
 from mistify_server.store.jobs import JobChange, JobSearch
 from mistify_server.store.models import NamedModel
 from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.estimates import EdgeEstimates, NetworkFeatures
 from tests.support.stored import jobs_in
 
 GOAL = Goal(id="a", batch=0, spec=PackageSpec({"flops": 1.0}))
@@ -124,6 +126,16 @@ def test_infinite_numbers_and_any_characters_can_be_stored(store: Store, plan: B
     assert graph is not None
     assert graph.nodes[0].error == inf
     assert store.jobs.job("j").name == '"\\ 🎉 \u2028 %s :name'
+
+
+def test_infinite_numbers_in_a_plan_can_be_stored(store: Store, plan: BatchPlan) -> None:
+    profile = AlgorithmProfile(adaptation=(1,), tune_steps=1, max_steps=1, loss_per_halving=inf)
+    features = NetworkFeatures(model="m", kind="k", blocks=0)
+    estimates = EdgeEstimates(features=features, source_steps=1, profiles={"own": profile}, scaled=())
+    infinite = plan.model_copy(update={"source_costs": {"flops": inf}, "estimates": estimates})
+    create(store, infinite, "j")
+    (state,) = store.jobs.batches("j")
+    assert state.plan == infinite
 
 
 def test_the_null_character_does_not_prevent_storage(store: Store, plan: BatchPlan) -> None:
