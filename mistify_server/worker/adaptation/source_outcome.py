@@ -8,7 +8,6 @@ import keras
 
 from executors.contract.assignment import Assignment
 from executors.contract.params import Params
-from executors.structure import analyse
 from executors.training.evaluation import Evaluation
 from mistify.config.data.targets import Target, serves_better
 from mistify.costs.axes import costs_of
@@ -94,7 +93,7 @@ def source_if_better(
 
 def _stored_costs(source: keras.Model, assignment: Assignment, read: CostReader) -> Costs | None:
     """Return the source's costs, with those of its file; None if they exceed the budget."""
-    costs = costs_of(analyse(source).network(), assignment.profiles)
+    costs = costs_of(assignment.source.network(), assignment.profiles)
     if meets(costs, assignment.budget):
         costs = {**costs, **read(source)}
     return costs if meets(costs, assignment.budget) else None
@@ -114,5 +113,5 @@ def _measured_costs(
         return None
     stored = {axis: cost for axis, cost in costs.items() if is_stored(axis)}
     profiles = corrected(assignment.profiles, reading.deviation)
-    costs = {**costs_of(analyse(source).network(), profiles), **stored}
+    costs = {**costs_of(assignment.source.network(), profiles), **stored}
     return costs if meets(costs, with_margin(assignment.budget)) else None
