@@ -55,7 +55,12 @@ REFUSALS: Final[Sequence[Refusal]] = (
         r"\w+_empty_set\w*|split_zero_size\w*|reshape_allowzero_reordered|slice_start_out_of_bounds",
         "entries", "tensors without entries",
     ),
-    Refusal(r"flatten_(axis[023]|negative_axis[124])", "merges the batch", "the batch as a part of an axis"),
+    Refusal(
+        r"flatten_(axis[023]|negative_axis[124])", "without a batch as an axis of its own",
+        "the batch as a part of an axis of an output",
+    ),
+    Refusal(r"gathernd_example_\w+32", "computed index", "computed indices along several axes"),
+    Refusal(r"gathernd_example_int32_batch_dim1", "selects integers", "integers"),
     Refusal(
         r"attention_\w*(nonpad|padded_kv|ext_cache)\w*", "sequences of different lengths",
         "sequences of different lengths",

@@ -14,7 +14,7 @@ import numpy as np
 from executors.sources.onnx.batch import PROBES, Array, BatchDependent, for_probe
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.registry import Argument, Node, constant
-from executors.sources.onnx.values import Merged, Value
+from executors.sources.onnx.values import Merged, Places, Value
 
 #: Operators that take tensors with a merged axis as they are.
 _DIVIDING: Final = frozenset(["Reshape", "Transpose"])
@@ -82,8 +82,8 @@ def transposed(merged: Merged, order: Sequence[int]) -> Merged:
 def divides(node: Node, arguments: Sequence[Argument]) -> bool:
     """Check whether an operator takes a tensor with a merged axis as it is."""
     first = arguments[0]
-    views = node.operator == "Gather" and isinstance(first, Merged) and first.rank == 1
-    return views or node.operator in _DIVIDING
+    views = isinstance(first, Merged) and (first.rank == 1 or isinstance(arguments[-1], Places))
+    return (node.operator == "Gather" and views) or node.operator in _DIVIDING
 
 
 def viewed(merged: Merged, indices: Argument, reshaped: Callable[..., Value]) -> Value:
@@ -182,7 +182,7 @@ def _along_last(node: Node, like: Merged, arguments: Sequence[Argument]) -> Node
 def _part(argument: Argument, like: Merged, spread: bool) -> Argument:
     if isinstance(argument, Merged):
         return argument.value
-    if not spread or argument is None or isinstance(argument, Value):
+    if not spread or argument is None or isinstance(argument, Value | Places):
         return argument
     array: Array = argument.constant if isinstance(argument, BatchDependent) else argument
     array = array.reshape((1,) * (like.rank - array.ndim) + array.shape)

@@ -22,7 +22,7 @@ from executors.sources.onnx.merged import apart, divides, together
 from executors.sources.onnx.merged_steps import for_each_step, treats_steps_as_examples
 from executors.sources.onnx.names import usable
 from executors.sources.onnx.registry import OPERATORS, Argument, Node
-from executors.sources.onnx.values import Merged, Value
+from executors.sources.onnx.values import Merged, Places, Value
 from executors.structure import keras_internals
 from executors.structure.signature import usable_input_name
 from mistify.errors import MistifyError
@@ -143,9 +143,10 @@ class _Walk:
         if proto.op_type == "If":
             return self._branch(proto, arguments[0])
         node = self._graph.node(proto)
-        if proto.op_type == "Shape" and isinstance(arguments[0], Value | Merged):
-            return [shape_of(arguments[0], node.get("start", 0), node.get("end"))]
-        if not any(isinstance(argument, Value | Merged) for argument in arguments):
+        if proto.op_type == "Shape" and isinstance(arguments[0], Value | Merged | Places):
+            shaped = arguments[0].value if isinstance(arguments[0], Places) else arguments[0]
+            return [shape_of(shaped, node.get("start", 0), node.get("end"))]
+        if not any(isinstance(argument, Value | Merged | Places) for argument in arguments):
             constants = folded(proto, arguments, self._graph.version)
             self._budget.spend(constants)
             return constants
@@ -171,7 +172,7 @@ class _Walk:
 
     def _branch(self, proto: NodeProto, condition: Argument) -> Sequence[Argument]:
         if (
-            not isinstance(condition, Value | Merged)
+            not isinstance(condition, Value | Merged | Places)
             and not isinstance(condition, BatchDependent)
             and condition is not None
         ):

@@ -6,10 +6,10 @@ from typing import Any, Final, TypeAlias
 
 from executors.sources.onnx.batch import Array, BatchDependent
 from executors.sources.onnx.errors import UnsupportedNodeError
-from executors.sources.onnx.values import Merged, Value
+from executors.sources.onnx.values import Merged, Places, Value
 
 #: An input of a node; None if it is omitted.
-Argument: TypeAlias = Value | Merged | Array | BatchDependent | None
+Argument: TypeAlias = Value | Merged | Places | Array | BatchDependent | None
 
 #: Called with the builder, the node and its inputs; returns its output or a list of them.
 Handler: TypeAlias = Callable[..., Any]
@@ -63,7 +63,7 @@ def tensor(argument: Argument) -> Value:
     Raises:
         UnsupportedNodeError: It is a constant or omitted.
     """
-    if isinstance(argument, Merged):
+    if isinstance(argument, Merged | Places):
         raise UnsupportedNodeError("merges the batch with another axis")
     if not isinstance(argument, Value):
         raise UnsupportedNodeError("has a constant where its data are expected")
@@ -81,7 +81,7 @@ def constant(argument: Argument, role: str) -> Array:
     """
     if isinstance(argument, BatchDependent):
         return argument.constant
-    if argument is None or isinstance(argument, Value | Merged):
+    if argument is None or isinstance(argument, Value | Merged | Places):
         raise UnsupportedNodeError(f"has a computed {role}; expected a constant")
     return argument
 
@@ -92,6 +92,8 @@ def optional(argument: Argument, role: str) -> Array | None:
     Raises:
         UnsupportedNodeError: It depends on the network's input.
     """
-    if argument is None or (not isinstance(argument, Value | Merged | BatchDependent) and argument.size == 0):
+    if argument is None or (
+        not isinstance(argument, Value | Merged | Places | BatchDependent) and argument.size == 0
+    ):
         return None
     return constant(argument, role)

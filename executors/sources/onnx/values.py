@@ -74,6 +74,20 @@ class Value:
 
 
 @dataclass(frozen=True)
+class Places:
+    """Computed indices together with the number of their example, as in `states[arange(n), last]`.
+
+    Attributes:
+        value: The indices within an example.
+        size: The entries of an example, by which its number is multiplied before the index is added; None if
+            the number is an index of its own in front.
+    """
+
+    value: Value
+    size: int | None
+
+
+@dataclass(frozen=True)
 class Merged:
     """A tensor with an axis that merges the batch with other axes, which are kept apart.
 

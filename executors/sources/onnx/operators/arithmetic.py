@@ -9,8 +9,9 @@ from executors.sources.onnx.batch import Array
 from executors.sources.onnx.builder import Builder, as_float, count, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.operators.activations import activated
+from executors.sources.onnx.operators.places import numbered_by_example
 from executors.sources.onnx.registry import Argument, Node, constant, operator, tensor
-from executors.sources.onnx.values import Value
+from executors.sources.onnx.values import Places, Value
 from executors.structure import keras_internals
 
 layers = keras.layers
@@ -60,8 +61,11 @@ _GATES = {keras.activations.sigmoid: "silu", keras.activations.hard_sigmoid: "ha
 
 
 @operator(*_FUNCTIONS)
-def arithmetic(builder: Builder, node: Node, *arguments: Argument) -> Value:
+def arithmetic(builder: Builder, node: Node, *arguments: Argument) -> Value | Places:
     """Combine tensors and constants, entry by entry."""
+    places = numbered_by_example(builder, node, arguments) if node.operator == "Add" else None
+    if places is not None:
+        return places
     if len(arguments) == 1:
         return tensor(arguments[0])
     if len(arguments) > 2:

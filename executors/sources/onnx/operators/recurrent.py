@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import keras
 import numpy as np
 
-from executors.sources.onnx.batch import Array, BatchDependent
+from executors.sources.onnx.batch import Array
 from executors.sources.onnx.builder import Builder, as_float, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.operators.cells import CELLS, Weights, unrolled
@@ -111,7 +111,7 @@ def _states(builder: Builder, node: Node, state: Argument, weights: Sequence[Wei
             raise UnsupportedNodeError(f"has an initial state whose batch is not on axis {axis}")
         value = builder.as_in_onnx(state)
         return [value.tensor[:, direction] for direction in directions]
-    array = state.constant if isinstance(state, BatchDependent) else state
+    array = None if state is None else constant(state, "state")
     if array is None or not np.any(array):
         return None
     by_direction: Array = array.swapaxes(0, 1) if node.get("layout", 0) else array

@@ -13,10 +13,11 @@ from executors.sources.onnx.batch import Array, BatchDependent, Size, sizes_of
 from executors.sources.onnx.builder import Builder, as_float, set_weights
 from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.merged import viewed
+from executors.sources.onnx.operators.places import by_example, numbered_by_example
 from executors.sources.onnx.operators.reduction import without
 from executors.sources.onnx.operators.shapes import reshaped_to
 from executors.sources.onnx.registry import Argument, Node, constant, operator, optional, tensor
-from executors.sources.onnx.values import Merged, Value
+from executors.sources.onnx.values import Merged, Places, Value
 from executors.sources.onnx.windows import Pad, border_repeated, wrapped, zero_padded
 
 layers = keras.layers
@@ -32,8 +33,11 @@ def selected(value: Value, axis: int, entries: slice) -> Value:
 
 
 @operator("Concat")
-def concatenate(builder: Builder, node: Node, *arguments: Argument) -> Value:
+def concatenate(builder: Builder, node: Node, *arguments: Argument) -> Value | Places:
     """Join tensors along an axis."""
+    places = numbered_by_example(builder, node, arguments)
+    if places is not None:
+        return places
     like = builder.ordered(next(argument for argument in arguments if isinstance(argument, Value)))
     axis = node.get("axis") % like.rank
     values = [
@@ -48,7 +52,9 @@ def concatenate(builder: Builder, node: Node, *arguments: Argument) -> Value:
     if len(tensors) == 1:
         return like
     position = like.position(axis)
-    layer = layers.Concatenate(axis=-1 if position == like.rank - 1 else position, name=builder.plain(node))
+    last = -1 if position == like.rank - 1 else position
+    # Keras declares integers as floats unless the layer has their type.
+    layer = layers.Concatenate(axis=last, name=builder.plain(node), dtype=tensors[0].dtype)
     return like.with_tensor(layer(tensors), not_negative=all(value.not_negative for value in values))
 
 
@@ -62,7 +68,7 @@ def _spread(builder: Builder, array: Array, like: Value, axis: int) -> Value:
 def expand(builder: Builder, node: Node, data: Argument, shape: Argument) -> Value:
     """Repeat entries along axes of size 1."""
     value = builder.ordered(tensor(data))
-    if isinstance(shape, Value | Merged) or shape is None:
+    if isinstance(shape, Value | Merged | Places) or shape is None:
         raise UnsupportedNodeError("has a computed shape; expected a constant")
     requested = sizes_of(shape)
     sizes: list[Size] = [*[1] * (value.rank - len(requested)), *requested]
@@ -79,7 +85,7 @@ def expand(builder: Builder, node: Node, data: Argument, shape: Argument) -> Val
 def tile(builder: Builder, node: Node, data: Argument, repeats: Argument) -> Value:
     """Repeat a tensor along axes, as a whole."""
     value = builder.ordered(tensor(data))
-    if isinstance(repeats, Value | Merged) or repeats is None:
+    if isinstance(repeats, Value | Merged | Places) or repeats is None:
         raise UnsupportedNodeError("has computed repeats; expected constants")
     copies = [1 if size is None else int(size) for size in sizes_of(repeats)]
     if copies[value.batch] != 1:
@@ -147,6 +153,8 @@ def _range(value: Value, axis: int, start: int, end: int, step: int) -> Value:
 @operator("Gather")
 def gather(builder: Builder, node: Node, data: Argument, indices: Argument) -> Value:
     """Look up rows of a constant table, or select entries by constant indices."""
+    if isinstance(indices, Places):
+        return by_example(builder, data, indices)
     if isinstance(data, Merged):
         return viewed(data, indices, partial(reshaped_to, builder))
     if isinstance(indices, Value):

@@ -14,7 +14,7 @@ from executors.sources.onnx.errors import UnsupportedNodeError
 from executors.sources.onnx.merged import merged_to, transposed
 from executors.sources.onnx.operators.reduction import without
 from executors.sources.onnx.registry import Argument, Node, operator, optional, tensor
-from executors.sources.onnx.values import Merged, Value
+from executors.sources.onnx.values import Merged, Places, Value
 
 
 @operator("Transpose")
@@ -60,19 +60,26 @@ def unsqueeze(builder: Builder, node: Node, data: Argument, axes: Argument = Non
 
 
 @operator("Flatten")
-def flatten(builder: Builder, node: Node, data: Argument) -> Value:
+def flatten(builder: Builder, node: Node, data: Argument) -> Value | Merged:
     """Merge the axes before and after one into two."""
     value = tensor(data)
     axis = node.get("axis", 1)
-    if (axis + value.rank if axis < 0 else axis) != 1 or value.batch != 0:
-        raise UnsupportedNodeError("merges the batch with another axis")
-    return reshaped_to(builder, value, (None, prod(size or 1 for size in value.shape)))
+    axis = axis + value.rank if axis < 0 else axis
+    target: list[Size] = [
+        prod(size or 1 for size in part) for part in (value.shape[:axis], value.shape[axis:])
+    ]
+    place = int(value.batch >= axis)
+    if target[place] != 1:
+        target[place] = -1
+        return merged_to(value, target, partial(reshaped_to, builder))
+    target[place] = None
+    return reshaped_to(builder, value, (target[0], target[1]))
 
 
 @operator("Reshape")
 def reshape(builder: Builder, node: Node, data: Argument, shape: Argument) -> Value | Merged:
     """Change the shape of a tensor, whose batch stays an axis or is merged with others."""
-    if isinstance(shape, Value | Merged) or shape is None:
+    if isinstance(shape, Value | Merged | Places) or shape is None:
         raise UnsupportedNodeError("has a computed shape; expected a constant")
     value = data.value if isinstance(data, Merged) else tensor(data)
     target = sizes_of(_without_open_size(shape, value), merged=-1)

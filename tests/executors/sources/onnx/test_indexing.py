@@ -12,6 +12,7 @@ pytest.importorskip("onnxruntime")
 from onnx import TensorProto
 
 from executors.sources.onnx.loading import load_onnx
+from executors.structure import analyse
 from tests.executors.sources.onnx.test_convolutional import image_case
 from tests.executors.sources.onnx.test_options import refused
 from tests.support.onnx_files import model, node, normal, outputs_of, written
@@ -132,3 +133,100 @@ def test_words_beyond_a_table_are_taken_modulo_its_size(tmp_path: Path) -> None:
         *(node("Mod", "x seven", "m"), node("Gather", "other m", "w"), node("Add", "e w", "y")),
     ]
     text_case(tmp_path, nodes, {"seven": np.array(7), "other": normal(7, 8, seed=2)})
+
+
+LAST = [
+    node("Greater", "x zero", "g"),
+    node("Cast", "g", "c", to=TensorProto.INT64),
+    node("ReduceSum", "c one", "s", keepdims=0),
+    node("Sub", "s first", "last"),
+    node("Shape", "x", "n", end=1),
+    node("Squeeze", "n", "count"),
+    node("Range", "zero count first", "examples"),
+]
+LAST_WEIGHTS = {"zero": np.array(0), "first": np.array(1), "one": np.array([1]), "end": np.array([-1])}
+
+
+def test_a_word_of_each_example_is_selected_by_two_indices(tmp_path: Path) -> None:
+    """As `states[torch.arange(n), last]` in PyTorch's newer exporter; -1 is the last word."""
+    nodes = [
+        *(*LAST, node("Unsqueeze", "examples end", "u"), node("Unsqueeze", "last end", "l")),
+        *(node("Concat", "u l", "places", axis=-1), node("GatherND", "e places", "z")),
+        node("MatMul", "z classes", "y"),
+    ]
+    network = text_case(tmp_path, nodes, {**LAST_WEIGHTS, "classes": normal(8, 3)})
+    assert [*analyse(network).widths.values()] == [8], "the features can be cut"
+
+
+def test_several_words_of_each_example_are_selected(tmp_path: Path) -> None:
+    """As `states[torch.arange(n)[:, None], torch.stack([last, first], 1)]`."""
+    nodes = [
+        *(*LAST, node("Unsqueeze", "last end", "l"), node("Mul", "l zero", "first_place")),
+        *(node("Concat", "l first_place", "both", axis=1), node("Unsqueeze", "both end", "b")),
+        *(node("Unsqueeze", "examples behind", "u"), node("Concat", "n words one", "shape", axis=0)),
+        *(node("Expand", "u shape", "wide"), node("Concat", "wide b", "places", axis=-1)),
+        node("GatherND", "e places", "y"),
+    ]
+    text_case(tmp_path, nodes, {**LAST_WEIGHTS, "behind": np.array([-1, -2]), "words": np.array([2])})
+
+
+def test_a_word_of_each_example_is_selected_among_the_words_of_all(tmp_path: Path) -> None:
+    """As `states[torch.arange(n), last]` in PyTorch's older exporter."""
+    nodes = [
+        *(*LAST, node("Mul", "examples words", "starts"), node("Add", "last starts", "i")),
+        *(node("Flatten", "e", "f", axis=2), node("Gather", "f i", "y", axis=0)),
+    ]
+    weights = {**LAST_WEIGHTS, "words": np.array(12), "least": np.array(0)}
+    nodes.insert(4, node("Max", "last least", "clipped"))
+    nodes[-3] = node("Add", "clipped starts", "i")
+    text_case(tmp_path, nodes, weights)
+
+
+def test_places_among_too_few_words_are_refused(tmp_path: Path) -> None:
+    nodes = [
+        *(
+            node("Cast", "a", "w", to=TensorProto.INT64),
+            node("ReduceMax", "w", "last", axes=[1, 2, 3], keepdims=0),
+        ),
+        *(node("Shape", "a", "s"), node("Gather", "s zero", "count"), node("Range", "zero count one", "r")),
+        *(node("Mul", "r two", "starts"), node("Add", "last starts", "i")),
+        *(node("Reshape", "a rows", "f"), node("Gather", "f i", "y", axis=0)),
+    ]
+    weights = {"zero": np.array(0), "one": np.array(1), "two": np.array(2), "rows": np.array([-1, 7])}
+    refused(tmp_path, nodes, weights, "merges the batch")
+
+
+def test_an_index_for_each_example_has_the_batch_as_a_common_axis(tmp_path: Path) -> None:
+    """As `tf.gather(states, last, batch_dims=1)`."""
+    nodes = [*LAST[:4], node("Unsqueeze", "last end", "l"), node("GatherND", "e l", "y", batch_dims=1)]
+    text_case(tmp_path, nodes, LAST_WEIGHTS)
+
+
+def test_entries_of_a_matrix_are_selected_by_constant_indices(tmp_path: Path) -> None:
+    """As the products of different features in a DLRM, `z[:, rows, columns]`."""
+    rows, columns = np.tril_indices(12, -1)
+    nodes = [
+        *(node("Transpose", "e", "t", perm=[0, 2, 1]), node("MatMul", "e t", "z")),
+        *(node("Transpose", "z", "m", perm=[1, 2, 0]), node("GatherND", "m pairs", "p")),
+        node("Transpose", "p", "y", perm=[1, 0]),
+    ]
+    text_case(tmp_path, nodes, {"pairs": np.stack([rows, columns - 12], 1)})
+
+
+def test_axes_before_the_batch_are_merged(tmp_path: Path) -> None:
+    """As the same products in PyTorch's older exporter."""
+    rows, columns = np.tril_indices(12, -1)
+    nodes = [
+        *(node("Transpose", "e", "t", perm=[0, 2, 1]), node("MatMul", "e t", "z")),
+        *(node("Transpose", "z", "m", perm=[1, 2, 0]), node("Flatten", "m", "f", axis=2)),
+        *(node("Gather", "f pairs", "p"), node("Transpose", "p", "y", perm=[1, 0])),
+    ]
+    text_case(tmp_path, nodes, {"pairs": 12 * rows + columns})
+
+
+def test_positions_of_an_image_are_selected_by_pairs(tmp_path: Path) -> None:
+    nodes = [
+        node("Transpose", "a", "t", perm=[2, 3, 0, 1]),
+        *(node("GatherND", "t pairs", "g"), node("Transpose", "g", "y", perm=[1, 2, 0])),
+    ]
+    image_case(tmp_path, nodes, {"pairs": np.array([[0, 1], [2, 2], [-1, 0], [2, 2]])})
