@@ -73,4 +73,6 @@ def _connection_advice(detail: str) -> str:
         return "create the database (createdb NAME) or correct --database"
     if "role" in detail and "does not exist" in detail:
         return "create the role (createuser NAME) or correct --database"
+    if "too many" in detail or "connection slots" in detail or "no more connections" in detail:
+        return "raise max_connections, or the limit of the role, the database or the pooler"
     return "start PostgreSQL, or correct --database"

@@ -45,6 +45,9 @@ class ServerLock:
     One server is the main one, and has a lock alone. Those that join it share another lock, which the main
     one shares as well, or has alone while it is being started or no servers may be there.
 
+    Locks belong to a process of PostgreSQL. A connection has one of its own, unless a pooler between them
+    gives it another one for each transaction. Such a pooler is refused.
+
     Locks end with their connection, of which the server learns later. So the main server also records itself
     in the database, and every write of it checks that it is still the recorded one. While the database cannot
     be reached, calls fail at once instead of waiting for a connection. If it hangs, it keeps its connections,
@@ -84,7 +87,7 @@ class ServerLock:
         """Hold the lock within the block.
 
         Raises:
-            MistifyError: UNAVAILABLE, another server has it.
+            MistifyError: UNAVAILABLE, another server has it; INVALID_CONFIG, a pooler cannot keep it.
         """
         self._acquire()
         thread = Thread(target=self._watch, name="database-lock", daemon=True)
@@ -190,7 +193,9 @@ class ServerLock:
         try:
             if self._connection is not None:
                 with self._answering():
-                    self._connection.exec_driver_sql("SELECT 1")
+                    process = _process_of(self._connection)
+                if process != self._process[0]:  # a pooler has given it to another client meanwhile
+                    self._disconnect()
         except DBAPIError:
             self._disconnect()
         return self._connection is not None
@@ -214,10 +219,11 @@ class ServerLock:
         """Take the locks on a new connection.
 
         Raises:
-            MistifyError: UNAVAILABLE, another server has one.
+            MistifyError: UNAVAILABLE, another server has one; INVALID_CONFIG, a pooler cannot keep them.
         """
         connection = self._engine.connect()
         try:
+            self._check_pooler(connection)
             if self._role is not Role.JOINED:
                 self._lock(connection, f"pg_advisory_lock({self._key})", _PATIENCE_MS)
             if self._role is Role.ALONE:
@@ -234,6 +240,26 @@ class ServerLock:
             connection.close()
             raise
         self._connection, self._process = connection, (pid, start)
+
+    def _check_pooler(self, connection: Connection) -> None:
+        """Check that a connection keeps its process of PostgreSQL, and shares it with no other one.
+
+        A pooler that lends processes to transactions takes either the one that was used last or the one that
+        has not been used for longest. So either two connections get the same one, or one gets two.
+
+        Raises:
+            MistifyError: INVALID_CONFIG.
+        """
+        first, second = _process_of(connection), _process_of(connection)
+        with self._engine.connect() as other:
+            if first == second != _process_of(other):
+                return
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"{self._name} is behind a pooler that lends connections to single transactions, which "
+            "lose locks and notifications; set it to session mode (PgBouncer: pool_mode = session), or use "
+            "PostgreSQL's own address",
+        )
 
     def _lock(self, connection: Connection, lock: str, patience_ms: int) -> None:
         try:
@@ -273,3 +299,8 @@ class ServerLock:
             with suppress(DBAPIError):
                 self._connection.close()
         self._connection = None
+
+
+def _process_of(connection: Connection) -> int:
+    """Return the id of the process of PostgreSQL that serves a connection."""
+    return int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
