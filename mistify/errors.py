@@ -121,3 +121,17 @@ def invalid_config(problems: Iterable[Problem], source: str = THE_CONFIG) -> Mis
     problems = tuple(problems)
     count = counted(len(problems), "problem")
     return MistifyError(ErrorCode.INVALID_CONFIG, f"{source}: {count}, {NOTHING_STARTED}", problems)
+
+
+def with_outcome(error: MistifyError, outcome: str) -> MistifyError:
+    """Return an error of `invalid_config` that ends with another outcome than `NOTHING_STARTED`.
+
+    Other errors are returned unchanged.
+
+    Args:
+        outcome: The consequence of the invalid config, such as "nothing was changed".
+    """
+    before = error.message.removesuffix(NOTHING_STARTED)
+    if before == error.message:
+        return error
+    return MistifyError(error.code, before + outcome, error.problems)

@@ -1,6 +1,7 @@
 """Matching of arrays from files to a model's inputs and outputs; reports all problems at once."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from mistify.wording import listed
 
 #: Examples checked for NaN at a time.
 _BLOCK = 1_000
+
+#: The fix for targets that do not exist.
+_RELABEL: Final = "relabel the examples"
 
 
 def matched_to_model(arrays: Arrays, request: Request, source: str) -> Dataset:
@@ -303,15 +307,24 @@ def _out_of_range(
         wrong, expected = (target < 0) | (target > 1), "numbers from 0 to 1, as from a sigmoid"
     else:
         return
-    yield from _first(source, name, target, wrong, expected)
+    begin_at_1 = isinstance(objective, Categorical) and _begin_at_1(target, output.shape[-1] or 0)
+    fix = "subtract 1 from all of them: classes begin at 0" if begin_at_1 else _RELABEL
+    yield from _first(source, name, target, wrong, expected, fix=fix)
 
 
-def _first(source: str, name: str, target: Array, wrong: Array, expected: str) -> Iterator[Problem]:
+def _begin_at_1(target: Array, classes: int) -> bool:
+    """Return whether the first class of targets is 1, and the last one equals the number of classes."""
+    return target.size > 0 and bool(target.min() == 1 and target.max() == classes)
+
+
+def _first(
+    source: str, name: str, target: Array, wrong: Array, expected: str, *, fix: str = _RELABEL
+) -> Iterator[Problem]:
     """Yield the problem of the first wrong target."""
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         shown = ", ".join(map(str, place))
-        yield Problem(source, f"{name}[{shown}] = {target[place]}", expected, "relabel the examples")
+        yield Problem(source, f"{name}[{shown}] = {target[place]}", expected, fix)
 
 
 def _few_names(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:

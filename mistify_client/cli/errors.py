@@ -8,7 +8,7 @@ from typing import Final
 import typer
 from rich.console import Console
 
-from mistify.errors import THE_CONFIG, MistifyError
+from mistify.errors import NOTHING_STARTED, THE_CONFIG, MistifyError, with_outcome
 from mistify.uploads import as_written
 from mistify_client.porting.printing import print_line
 
@@ -36,12 +36,16 @@ def errors_of(source: str) -> Iterator[None]:
 
 
 @contextmanager
-def reported_errors() -> Iterator[None]:
-    """Report an error as one message, and exit with its code from the catalogue."""
+def reported_errors(outcome: str = NOTHING_STARTED) -> Iterator[None]:
+    """Report an error as one message, and exit with its code from the catalogue.
+
+    Args:
+        outcome: The consequence of an error in the input, such as "nothing was changed".
+    """
     try:
         yield
     except MistifyError as error:
-        print_line(Console(stderr=True), f"mistify: {as_written(str(error))}")
+        print_line(Console(stderr=True), f"mistify: {as_written(str(with_outcome(error, outcome)))}")
         raise typer.Exit(error.code.exit_code) from error
     except OSError as error:
         print_line(Console(stderr=True), f"mistify: {_of_system(error)}")

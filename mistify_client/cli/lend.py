@@ -24,6 +24,9 @@ from mistify_client.runtime.trust import Trust, check_named
 
 DEFAULT_LISTEN: Final = "127.0.0.1:7470"
 
+#: Less memory is a mistake, such as a missing unit: no network with its buffers fits.
+_LEAST_BYTES: Final = 1_000_000
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to a command line."""
@@ -54,7 +57,7 @@ def lend(
     clients: Annotated[int, typer.Option(min=1, max=1000, help="Devices at a time.")] = 4,
     rate: Annotated[float, typer.Option(min=0.1, help="Inferences a second for each device.")] = 100.0,
     memory: Annotated[
-        str, typer.Option(metavar="BYTES", help="Memory for the blocks of each device.")
+        str, typer.Option(metavar="SIZE", help="Memory for the blocks of each device, at least 1MB.")
     ] = "512MB",
     threads: Annotated[
         int, typer.Option(min=1, max=MOST_THREADS, help="Threads for the blocks of each device.")
@@ -88,6 +91,11 @@ def lend(
 
 def _bytes(text: str) -> int:
     try:
-        return int(parse_size(text))
+        size = int(parse_size(text))
+        if size < _LEAST_BYTES:
+            unit_missing = text.strip().isdecimal()
+            fix = f"add the unit, such as {text.strip()}MB" if unit_missing else "raise it"
+            raise InvalidValue(text, 'at least 1MB, such as "512MB"; a plain number is bytes', fix)
+        return size
     except InvalidValue as error:
         raise invalid_config([error.problem("--memory")], "the command line") from error

@@ -130,14 +130,15 @@ def add(
     out: OutOption,
     server: PortingServer = None,
     token_file: TokenFile = None,
+    data_root: DataRoots = None,
     store: PortingStore = None,
     explain: ExplainOption = False,
 ) -> None:
     """Add the goals of CONFIG to a job, and port to them from its nearest checkpoints.
 
-    Goals that name no model, dataset or algorithm use those of the job; otherwise these have to match the
-    job's. A job that has ended is continued. Repeating the command adds nothing. Exit codes: as for `mistify
-    port`, for the added goals.
+    Goals that name no model, dataset or algorithm use those of the job; otherwise these have to be the job's,
+    by the same name or another path. A job that has ended is continued. Repeating the command adds nothing.
+    Exit codes: as for `mistify port`, for the added goals.
     """
     with reported_errors(), errors_of(str(config)):
         text = read_text(config)
@@ -147,7 +148,7 @@ def add(
         output_directory(out)
         from mistify_client.cli.session import add_goals  # noqa: PLC0415 (only for valid configs)
 
-        serving = Serving(server, token, _store_directory(store, out), _roots(None, config))
+        serving = Serving(server, token, _store_directory(store, out), _roots(data_root, config))
         code = add_goals(job_id, text, only, out, serving, explain=explain)
     raise typer.Exit(code)
 

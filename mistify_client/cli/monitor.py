@@ -144,7 +144,7 @@ def target(
 
     For example: mistify target latency=20ms --package DIR
     """
-    with reported_errors():
+    with reported_errors("nothing was changed"):
         state = MonitorState.of(package)
         assigned = parse_changes(assignments or [])
         writes = reset or bool(assigned)

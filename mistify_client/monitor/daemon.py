@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mistify.costs.catalogue import HOST
-from mistify.errors import NOTHING_STARTED, MistifyError
+from mistify.errors import MistifyError, with_outcome
 from mistify.files.writing import write_json
 from mistify.package.manifest import Manifest
 from mistify_client.adapting.storage import AdaptationState
@@ -126,7 +126,7 @@ class Monitor:
         try:
             self._configure(self._load_config())
         except (MistifyError, OSError) as error:
-            self._journal.problem("config", _described(error))
+            self._journal.problem("config", _kept(error))
         else:
             self._journal.problem("config", None)
             self._journal.note("config", "read again")
@@ -203,7 +203,7 @@ class Monitor:
             if not self._targets.refresh():
                 return
         except MistifyError as error:
-            self._journal.problem("targets", _described(error))
+            self._journal.problem("targets", _kept(error))
             return
         self._journal.problem("targets", None)
         if self._targets.current != before:
@@ -285,8 +285,14 @@ class Monitor:
 def _described(error: Exception) -> str:
     """Return an error for the log; one that nobody expected, such as that of a plug-in, with its type."""
     expected = isinstance(error, MistifyError | OSError)
-    text = str(error) if expected else f"{type(error).__name__}: {error}"
-    return text.replace(NOTHING_STARTED, "the earlier settings apply")
+    return str(error) if expected else f"{type(error).__name__}: {error}"
+
+
+def _kept(error: MistifyError | OSError) -> str:
+    """Return an error in changed settings for the log: the daemon goes on with the earlier ones."""
+    return str(
+        with_outcome(error, "the earlier settings apply") if isinstance(error, MistifyError) else error
+    )
 
 
 def run(monitor: Monitor, journal: Journal, wait: SignalWaiter) -> None:

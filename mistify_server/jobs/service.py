@@ -373,7 +373,7 @@ class PortingService:
 
     def _snapshot(self, job_id: str) -> JobSnapshot:
         jobs = self._store.jobs
-        return JobSnapshot(*jobs.with_batches(job_id), self._store.devices)
+        return JobSnapshot(*jobs.with_batches(job_id), self._resolvers.own)
 
     def _lost(self, job_id: str) -> int:
         """Return the number of finished goals that may lack the checkpoint from which others would start."""

@@ -23,9 +23,9 @@ from mistify_server.planning.forecast.work import with_expected_work
 from mistify_server.planning.insertion import insert_goals, node_offers
 from mistify_server.planning.limits import unreachable
 from mistify_server.planning.lookup.hardware import find_devices
+from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.planning.lookup.tasks import with_tasks
 from mistify_server.planning.rejection import reject
-from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.tasks.estimates import EdgeEstimates
@@ -60,12 +60,12 @@ class JobSnapshot:
 
     Attributes:
         states: The job's batches with their existing checkpoints.
-        devices: All measured devices that the server knows.
+        resolver: Finds the files of names, and the devices that the server has measured.
     """
 
     job: Job
     states: Sequence[BatchState]
-    devices: DeviceStore
+    resolver: BatchResolver
 
     @property
     def common(self) -> dict[str, object]:
@@ -78,7 +78,8 @@ class JobSnapshot:
     def resolve(self, configs: Sequence[PortingConfig]) -> list[ResolvedBatch]:
         """Group new configs by the job's batch with the same model, data and algorithm.
 
-        The batch keeps the model and data that its names referred to when the job was submitted.
+        The batch keeps the model and data that its names referred to when the job was submitted. Other names
+        of the same files match as well.
 
         Raises:
             MistifyError: INVALID_CONFIG with every config that matches no batch, every id already in the job,
@@ -92,7 +93,7 @@ class JobSnapshot:
             plan = self._find_plan(batch, problems)
             if plan is not None:
                 recipe = plan.recipe
-                devices = find_devices(batch, self.devices, problems, known=recipe.hardware)
+                devices = find_devices(batch, self.resolver.devices, problems, known=recipe.hardware)
                 with_known_tasks = with_tasks(batch, recipe.data.settings.tasks, collector)
                 resolved.append(
                     ResolvedBatch(plan.number, with_known_tasks, recipe.model, recipe.data, devices)
@@ -155,7 +156,9 @@ class JobSnapshot:
         """Return the plan of a batch; if there is none, report the first missing part and return None."""
         plans = [state.plan for state in self.states]
         for part, (of_batch, of_plan) in _COMMON.items():
-            matches = [plan for plan in plans if _json(of_plan(plan)) == _json(of_batch(batch))]
+            matches = [plan for plan in plans if _json(of_plan(plan)) == _json(of_batch(batch))] or [
+                plan for plan in plans if self._names_same_files(part, batch, plan)
+            ]
             if not matches:
                 in_job = " or ".join(dict.fromkeys(_json(of_plan(plan)) for plan in plans))
                 invalid = InvalidValue(
@@ -165,6 +168,12 @@ class JobSnapshot:
                 return None
             plans = matches
         return plans[0]
+
+    def _names_same_files(self, part: str, batch: CollectiveBatch, plan: BatchPlan) -> bool:
+        """Return whether a part of a config names files of a plan in another way, such as by their paths."""
+        if part == "model":
+            return self.resolver.is_same_model(batch.model, plan.model_name)
+        return part == "dataset" and self.resolver.is_same_dataset(batch.dataset, plan.dataset)
 
     def _repeated_ids(self, configs: Sequence[PortingConfig]) -> Iterator[Problem]:
         known = {goal.id.casefold() for goal in self.job.goals}

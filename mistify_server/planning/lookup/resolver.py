@@ -117,6 +117,18 @@ class BatchResolver:
             labelled=dataset.test is not None and not generated_count(dataset.test),
         )
 
+    def is_same_model(self, name: str, other: str) -> bool:
+        """Return whether two names lead to the same model; False if either is unknown."""
+        unknown = ProblemCollector()
+        sources = [unknown.check(each, partial(self._find_model, each)) for each in (name, other)]
+        return not unknown.problems and sources[0] == sources[1]
+
+    def is_same_dataset(self, dataset: DatasetConfig, other: DatasetConfig) -> bool:
+        """Return whether two datasets have the same settings and files; False if any file is missing."""
+        unknown = ProblemCollector()
+        located = [self.with_paths(each, "dataset", unknown) for each in (dataset, other)]
+        return not unknown.problems and located[0] == located[1]
+
     def with_paths(self, dataset: DatasetConfig, place: str, problems: ProblemCollector) -> DatasetConfig:
         """Return a dataset with all file names replaced by their paths below the roots.
 

@@ -130,6 +130,7 @@ def test_an_unknown_builtin_dataset_is_refused():
         ({"x": X.reshape(6, 4), "y": Y}, "x of shape (6, 4); expected [examples, 2, 2]"),
         ({"x": X[:, :1], "y": Y}, "x of shape (6, 1, 2); expected [examples, 2, 2]"),
         ({"x": X, "y": np.array([0, 1, 3, 0, 0, 9])}, "y[2] = 3; expected classes 0 to 2"),
+        ({"x": X, "y": np.array([1, 2, 3, 1, 2, 3])}, "subtract 1 from all of them: classes begin at 0"),
         ({"x": X, "y": np.array([0, 1, 2, -1, 0, 0])}, "y[3] = -1; expected classes 0 to 2"),
     ],
 )

@@ -43,6 +43,8 @@ def test_a_started_helper_loads_a_network_and_ends_cleanly(tmp_path: Path) -> No
         (["--package", BLOCKS, "--listen", "0.0.0.0:0"], 5, "--token-file"),
         (["--package", BLOCKS, "--memory", "much"], 2, "--memory"),
         (["--package", BLOCKS, "--memory", "0.5x"], 2, "--memory"),
+        (["--package", BLOCKS, "--memory", "5"], 2, "add the unit, such as 5MB"),
+        (["--package", BLOCKS, "--memory", "5KB"], 2, "at least 1MB"),
         (["--package", BLOCKS, "--tls-key", DATA / "key.pem"], 2, "--tls-certificate: got nothing"),
         (["--package", BLOCKS, "--clients", "0"], 2, "--clients"),
     ],

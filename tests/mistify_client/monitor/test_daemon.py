@@ -29,6 +29,8 @@ def test_the_daemon_switches_branches_to_follow_the_targets(package, start):
         assert model.wanted == "branch-2"
         changed = shown("target", "latency=1ns", "--package", package)
         assert changed.stdout == "latency: 1ns\n"
+        refused = shown("target", "latency=fast", "--package", package)
+        assert "the targets: 1 problem, nothing was changed" in refused.stderr
         assert daemon.until(event="targets")["latency"] == "1ns"
         entry = daemon.until(event="switch")
         assert (entry["option"], entry["fits"]) == ("branch-0", False)
@@ -166,7 +168,9 @@ def test_the_daemon_survives_any_problem_with_its_files(package, start):
     Path(f"{state.status}.part").mkdir()
     state.targets.write_text("[]")
     daemon = start()
-    assert "mistify target --reset" in daemon.until(event="problem", about="targets")["reason"]
+    reason = daemon.until(event="problem", about="targets")["reason"]
+    assert "mistify target --reset" in reason
+    assert "the earlier settings apply" in reason
     assert "Is a directory" in daemon.until(event="problem", about="status file")["reason"]
     daemon.until(event="switch", option="branch-2")
     kept = (package / "manifest.json").read_bytes()

@@ -52,6 +52,19 @@ async def test_a_running_job_accepts_a_goal(
     ]
 
 
+async def test_added_goals_may_name_the_files_of_the_job_by_their_paths(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    job = await caller.submit([make_config("large", FLOP="0.8x")])
+    await caller.finished(job.id)
+    dataset = {"train": str(site.root / "train.json"), "test": str(site.root / "test.json")}
+    named = {**make_config("small", str(site.root / "model.json"), FLOP="0.4x"), "dataset": dataset}
+    assert len((await caller.add(job.id, [named])).goals) == 2
+    site.write("copy.json", json.loads((site.root / "model.json").read_text()))
+    other = await failure(caller.add(job.id, [make_config("other", "copy.json", FLOP="0.2x")]))
+    assert [problem.place for problem in other.problems] == ["[0].model"]
+
+
 async def test_added_goals_inherit_model_data_and_algorithm_of_the_job(
     caller: Any, site: Any, make_config: Config
 ) -> None:
