@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, RLock, Thread, Timer
@@ -24,6 +25,9 @@ _RETRY_SECONDS: Final = 1.0
 
 #: How long the database may take to answer a check, in seconds, before it is taken for one that hangs.
 _ANSWER_SECONDS: Final = 5.0
+
+#: By how many seconds the clock of a server may differ from that of the database.
+_CLOCK_SECONDS: Final = 5.0
 
 #: How long a server waits for a lock, in milliseconds: that of a killed one ends with its connection, and
 #: a main server that starts soon lets others join.
@@ -236,6 +240,7 @@ class ServerLock:
                 self._lock(connection, f"pg_advisory_lock_shared({self._joined_key})", _JOINING_MS)
             started = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
             pid, start = connection.exec_driver_sql(started).one()
+            self._compare_clocks(connection)
         except BaseException:
             connection.close()
             raise
@@ -260,6 +265,19 @@ class ServerLock:
             "lose locks and notifications; set it to session mode (PgBouncer: pool_mode = session), or use "
             "PostgreSQL's own address",
         )
+
+    def _compare_clocks(self, connection: Connection) -> None:
+        """Warn of a clock that differs from that of the database, and thus from those of other servers."""
+        now = connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one()
+        ahead = time.time() - float(now)
+        if abs(ahead) > _CLOCK_SECONDS:
+            _log.warning(
+                "the clock of this machine is %.0f seconds %s that of %s; set both by NTP: the age of "
+                "reports, tokens and files depends on them",
+                abs(ahead),
+                "ahead of" if ahead > 0 else "behind",
+                self._name,
+            )
 
     def _lock(self, connection: Connection, lock: str, patience_ms: int) -> None:
         try:

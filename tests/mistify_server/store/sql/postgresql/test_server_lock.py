@@ -1,6 +1,7 @@
 """One server at a time uses a database, also after its connections were cut."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,6 +122,19 @@ def test_a_connection_that_is_lost_in_the_middle_of_a_check_is_made_again(
 
         monkeypatch.setattr(ServerLock, "check_owner", cutting)
         wait_for(lambda: bool(cut) and cluster.execute(HOLDERS) not in ([], [(before,)]) and _usable(store))
+
+
+@pytest.mark.parametrize(
+    ("off", "warning"), [(3600, "3600 seconds ahead of"), (-60, "60 seconds behind"), (0, "")]
+)
+def test_a_clock_that_differs_from_the_databases_is_warned_of(
+    address: str, tmp_path: Path, off: int, warning: str, *, monkeypatch: Any, caplog: Any
+) -> None:
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + off)
+    with locked_backend(tmp_path, address):
+        assert warning in caplog.text
+        assert ("the clock of this machine" in caplog.text) == bool(off)
 
 
 def test_a_lock_is_checked_again_after_an_internal_error(
