@@ -158,8 +158,8 @@ def _table(pool: SubnetPool, package: Package) -> Table:
         package: The package's version.
     """
     space = SubnetSpace(with_shipped(blocks_of(package), package))
-    accuracy, replaced = str(pool.metric), "in place of original blocks"
-    table = plain_table("", "option", "latency", "of the original", accuracy, "loss", "score", replaced)
+    accuracy, replaced = str(pool.metric), "replacement blocks"
+    table = plain_table("", "option", "latency", "relative", accuracy, "loss", "score", replaced)
     best = None if package.manifest.tuned_from else pool.best()
     for number, entry in enumerate(pool.entries):
         table.add_row(

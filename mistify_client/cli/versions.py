@@ -36,10 +36,13 @@ def list_versions(
         if as_json:
             typer.echo(json.dumps({"versions": versions}, indent=2))
             return
-        table = plain_table(*versions[0])
+        console, columns = Console(), [name for name in versions[0] if name != "directory"]
+        table = plain_table(*columns)
         for each in versions:
-            table.add_row(*each.values())
-        Console().print(table)
+            table.add_row(*(each[name] for name in columns))
+        console.print(table)
+        for each in versions:  # below the table, so that long paths stay whole
+            print_line(console, f"{each['version']}: {each['directory']}")
 
 
 def restore(package: PackageOption) -> None:

@@ -40,7 +40,7 @@ def test_a_package_has_one_version_at_first(package, mistify):
     }
 
 
-def test_installed_versions_are_listed(package, newer, mistify):
+def test_installed_versions_are_listed(package, newer, mistify, monkeypatch):
     install(package, newer)
     first, shipped = versions_of(package, mistify)
     assert (first["version"], first["origin"], first["goal"]) == ("current", "tuned", "third")
@@ -50,7 +50,10 @@ def test_installed_versions_are_listed(package, newer, mistify):
     install(package, newer)
     assert [each["version"] for each in versions_of(package, mistify)] == ["current", "previous", "shipped"]
     assert versions_of(package, mistify)[1]["directory"] == str(before)
-    assert "2026-05-06T00:00:00+00:00" in mistify("versions", "--package", package).stdout
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = mistify("versions", "--package", package).stdout.splitlines()
+    assert shown[2].split() == ["current", "2026-05-06T00:00:00+00:00", "tuned", "job-1", "third"]
+    assert f"previous: {before}" in shown
 
 
 def test_versions_are_rolled_back_one_by_one(package, newer, mistify):
