@@ -11,6 +11,8 @@ if __name__ == "__main__":
     orders.register(sys.stdin, select.POLLIN)
     ((_, event),) = orders.poll()
     if event & select.POLLIN:  # not if the server has ended
-        from scripted_worker import main
+        from mistify_server.worker.imports import quick_imports
 
+        with quick_imports():
+            from scripted_worker import main
         main()

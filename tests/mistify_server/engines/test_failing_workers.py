@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.pooled_engine import ATTEMPTS, DEADLINES, LEASES
 from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks.messages import LOADING
 from mistify_server.tasks.results import AdaptResult, TaskFailure
 from tests.mistify_server.engines.calls import Make, Until, gone, ignore, pids, submit
 from tests.mistify_server.recipes import by_recipe
@@ -152,15 +154,21 @@ async def test_a_worker_that_aborts_is_replaced_by_one_without_onednn(
 
 @pytest.mark.sampled
 async def test_a_model_that_never_finishes_loading_is_reported_after_the_time_limit(
-    make: Make, site: Any, adapt_task: Any, inspect_task: Any
+    monkeypatch: pytest.MonkeyPatch, make: Make, site: Any, adapt_task: Any
 ) -> None:
-    engine = make(deadlines={**DEADLINES, "adapt": 2.0})
-    await engine.run(inspect_task(site), ignore)  # start the worker, which takes long
+    """The event loop's clock reaches the limit as soon as the model is loading, however long that takes."""
+    loop, limit = asyncio.get_running_loop(), 3600.0
     for name in ("load-adapt", "hold-adapt"):
         (site.control / name).touch()
-    result = await engine.run(adapt_task(site), ignore)
+
+    def pass_limit(progress: ProgressUpdate) -> None:
+        if progress.stage == LOADING:
+            monkeypatch.setattr(loop, "time", lambda: time.monotonic() + limit)
+
+    engine = make(deadlines={**DEADLINES, "adapt": limit}, leases={**LEASES, "adapt": 2 * limit})
+    result = await engine.run(adapt_task(site), pass_limit)
     assert isinstance(result, TaskFailure)
-    assert (result.code, result.message) == ("INVALID_MODEL", "the model took more than 2 s to load")
+    assert (result.code, result.message) == ("INVALID_MODEL", "the model took more than 3,600 s to load")
     assert "less busy" in result.problems[0].fix
 
 
