@@ -79,6 +79,10 @@ class InputCells(Cells):
 
     def _joined(self, values: list[object]) -> Array:
         """Return the figures of several columns."""
+        for column, cell in zip(self.columns, values, strict=True):
+            if isinstance(cell, str) and not cell.strip():
+                expected = f"a number in each of the columns {listed(self.columns)}"
+                raise CellError("an empty cell", expected, "fill it, or drop the row", column)
         try:
             return self.figures(" ".join(map(str, values)))
         except CellError:

@@ -53,6 +53,12 @@ def test_the_error_names_a_column_without_numbers(tmp_path):
     assert "row 3: b = 'n/a'; expected numbers in each of the columns a, b and c" in reported
 
 
+def test_the_error_names_the_column_of_an_empty_cell(tmp_path):
+    path = write_csv(tmp_path / "t.csv", ["a", "b", "c", "y"], [[1, 2, 3, 0], [4, "", 6, 1]])
+    reported = problem_of(path, SIGNATURE)
+    assert "row 3: b = an empty cell; expected a number in each of the columns a, b and c" in reported
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_the_error_for_far_too_many_columns_is_short(tmp_path, several):
     header = [f"c{number}" for number in range(100_000)]
