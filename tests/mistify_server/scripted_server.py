@@ -6,8 +6,11 @@ import sys
 import time
 from pathlib import Path
 
-from mistify.wire.listening import Certificate
-from mistify_server.server import HTTP_OFF, ServerSettings, serve
+from mistify_server.worker.imports import quick_imports
+
+with quick_imports():
+    from mistify.wire.listening import Certificate
+    from mistify_server.server import HTTP_OFF, ServerSettings, serve
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--store", type=Path, required=True)
