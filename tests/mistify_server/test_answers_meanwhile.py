@@ -65,8 +65,8 @@ async def test_while_a_roll_out_is_started(callers: Callers) -> None:
 async def test_while_a_roll_out_is_judged(callers: Callers) -> None:
     await callers.report(device("a"))
     started = (await asyncio.to_thread(callers.rollouts.start, new_rollout(1.0))).rollout
-    await callers.report(after(device("a"), started.id))
-    with held(RolloutDevices, "members") as gate:
+    with held(RolloutDevices, "members") as gate:  # before the report with which the roll-out is done
+        await callers.report(after(device("a"), started.id))
         await callers.answered(gate)
 
     async def is_done() -> bool:
