@@ -111,21 +111,32 @@ class _ArchiveResponse(StreamingResponse):
 
     Args:
         archive: An open file, at any position.
-        opened: Closed once it is sent: the file, and the count of archives in progress.
+        counted: The count of archives in progress. It ends before the last bytes are sent: a caller that has
+            them may ask for the next archive at once.
     """
 
-    def __init__(self, archive: IO[bytes], name: str, opened: ExitStack) -> None:
-        size = archive.seek(0, os.SEEK_END)
+    def __init__(self, archive: IO[bytes], name: str, counted: ExitStack) -> None:
+        self._size = archive.seek(0, os.SEEK_END)
         archive.seek(0)
-        headers = {"content-length": str(size), "content-disposition": f'attachment; filename="{name}"'}
+        headers = {"content-length": str(self._size), "content-disposition": f'attachment; filename="{name}"'}
         super().__init__(
             iter(partial(archive.read, _CHUNK), b""), media_type="application/zip", headers=headers
         )
-        self._opened = opened
+        self._archive = archive
+        self._counted = counted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._opened:
-            await super().__call__(scope, receive, send)
+        left = self._size
+
+        async def sent(message: Message) -> None:
+            nonlocal left
+            left -= len(message.get("body", b""))
+            if not left:
+                self._counted.close()
+            await send(message)
+
+        with self._archive, self._counted:
+            await super().__call__(scope, receive, sent)
 
 
 async def _archive_response(
@@ -136,11 +147,10 @@ async def _archive_response(
     Raises:
         MistifyError: QUOTA_EXCEEDED, the caller has too many in progress; or as `_archive`.
     """
-    with ExitStack() as opened:
-        opened.enter_context(stored.archives.one_more())
+    with ExitStack() as counted:
+        counted.enter_context(stored.archives.one_more())
         archive = await completed(asyncio.to_thread(_archive, stored, job_id, goal_ids))
-        opened.enter_context(archive)
-        return _ArchiveResponse(archive, name, opened.pop_all())
+        return _ArchiveResponse(archive, name, counted.pop_all())
 
 
 def package_routes(service: PortingService, stored: PackageFiles) -> APIRouter:

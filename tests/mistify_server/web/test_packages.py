@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import PackageFile
@@ -198,6 +200,25 @@ async def test_archives_of_a_caller_are_limited_and_cost_no_other_caller_any(
         assert [answer.status_code for answer in await asyncio.gather(*calls)] == [200] * 3
         for _ in range(2 * MOST_ARCHIVES):
             assert (await web.get(address)).status_code == 200
+
+
+async def test_an_archive_that_a_caller_has_received_no_longer_counts(
+    serve: Serve, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has not ended the last responses when the next request arrives."""
+    ended, respond = asyncio.Event(), StreamingResponse.__call__
+
+    async def respond_late(response: StreamingResponse, scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(response, scope, receive, send)
+        await ended.wait()
+
+    async with serve(token=TOKEN) as web:
+        web.headers.update({"authorization": f"Bearer {TOKEN}", "connection": "close"})
+        address = await archive_of(web, make_config)
+        monkeypatch.setattr(StreamingResponse, "__call__", respond_late)
+        for _ in range(MOST_ARCHIVES + 1):
+            assert (await web.get(address)).status_code == 200
+        ended.set()
 
 
 async def test_downloads_of_a_caller_are_limited(
