@@ -83,6 +83,11 @@ class JobRunner:
         return self._queue.priority
 
     @property
+    def begun(self) -> bool:
+        """Return whether this server has begun a step of the job."""
+        return self._begun
+
+    @property
     def busy_since(self) -> float:
         """Return when the oldest step in progress began, in seconds since 1970; now if there is none."""
         return self._queue.busy_since

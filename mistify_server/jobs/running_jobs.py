@@ -62,9 +62,9 @@ class RunningJobs:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
-    def owner_of_new(self) -> str | None:
-        """Return the server that gets a new job: this one, unless it is busy and there are others."""
-        return self._store.leases.server if self.idle or not self.has_others else None
+    def offers_new(self) -> bool:
+        """Return whether new jobs are offered to other servers: there are some, and this one is busy."""
+        return self.has_others and not self.idle
 
     @property
     def idle(self) -> bool:
@@ -116,12 +116,9 @@ class RunningJobs:
         self._tasks[job_id] = task
         task.add_done_callback(self._discard)
 
-    def start_new(self, job: Job, plans: Sequence[BatchPlan], submitter: CallerId, owner: str | None) -> None:
-        """Run a job that was just stored for its owner, without reading it again.
-
-        No effect if it is already running, or was stored for no server.
-        """
-        if self._stopping or owner is None or self._is_running(job.id):
+    def start_new(self, job: Job, plans: Sequence[BatchPlan], submitter: CallerId) -> None:
+        """Run a job that was just stored for this server, without reading it again, unless it is running."""
+        if self._stopping or self._is_running(job.id):
             return
         self.start(job.id)
         states, lease = [BatchState(plan, None, {}) for plan in plans], JobLease(job.id, FIRST_FENCE)
@@ -140,7 +137,11 @@ class RunningJobs:
         """Stop running a job by a lease that has ended; its results are refused anyway."""
         runner = self._runners.get(lease.job_id)
         if runner is not None and runner.lease == lease:
-            _log.warning("%s", LeaseLostError(lease.job_id), extra={"job": lease.job_id})
+            about = {"job": lease.job_id}
+            if runner.begun:
+                _log.warning("%s", LeaseLostError(lease.job_id), extra=about)
+            else:
+                _log.info("another server runs the job, or has ended it", extra=about)
             await self._stop(lease.job_id)
             self.wake_watchers(lease.job_id)
 
@@ -168,9 +169,9 @@ class RunningJobs:
             if runner.goals < now.goals:
                 await runner.catch_up()
 
-    def is_waiting(self, now: JobSituation) -> bool:
-        """Check whether no other server has a job, and this one neither runs it nor has had to give it up."""
-        return now.free and not self._is_running(now.job_id) and now.job_id not in self._watchers.failures
+    def could_run(self, now: JobSituation) -> bool:
+        """Check that this server does not run a job, and has not had to give it up."""
+        return not self._is_running(now.job_id) and now.job_id not in self._watchers.failures
 
     def differs(self, now: JobSituation) -> bool:
         """Check whether other servers have changed a running job in the store."""

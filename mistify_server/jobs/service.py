@@ -126,7 +126,7 @@ class PortingService:
         check_job_name(name)
         about = name, checked_tags(tags), priority
         request = Request(config_text, idempotency_key, current_caller().name, *about)
-        prepared = await self._together.own.submit(request, self._jobs.owner_of_new)
+        prepared = await self._together.own.submit(request, offered=self._jobs.offers_new)
         if isinstance(prepared, Job):
             return prepared
         # The caller may disconnect, but a stored job must be started.
@@ -138,17 +138,16 @@ class PortingService:
 
     async def _start(self, submission: Submission) -> Job:
         """Store and start a job, or return one that was submitted with the same key in the meantime."""
-        owner = self._jobs.owner_of_new
-        kept = await self._submitted.own.create(submission, owner)
+        kept = await self._submitted.own.create(submission, offered=self._jobs.offers_new)
         if kept is submission.job:
-            self._started(submission, owner)
+            self._started(submission)
         return kept
 
-    def _started(self, submission: Submission, owner: str | None) -> None:
-        """Start a job that was just stored for an owner."""
+    def _started(self, submission: Submission) -> None:
+        """Start a job that was just stored."""
         job = submission.job
         _log.info("a job was submitted", extra={"job": job.id, "goals": len(job.goals)})
-        self._jobs.start_new(job, submission.plans, current_caller().id, owner)
+        self._jobs.start_new(job, submission.plans, current_caller().id)
 
     async def plan(self, config_text: str) -> Plan:
         """Return the plan of a batch of configs, without storing or starting anything.

@@ -19,14 +19,16 @@ LEASE_SECONDS: Final = 15.0
 #: The part of a lease after which it is renewed, and after which others are looked at without notifications.
 _INTERVAL: Final = 1 / 3
 
-#: Minimum number of seconds between looks.
+#: Minimum number of seconds between looks, also relative to those that the last look took: with thousands of
+#: unfinished jobs, looking must not be all that the server does.
 _PAUSE_SECONDS: Final = 0.1
+_PAUSE_SHARE: Final = 10.0
 
 _log = logging.getLogger(__name__)
 
 
 class SharedJobs:
-    """Keeps the leases of a server's jobs, and takes jobs that no server has.
+    """Keeps the leases of a server's jobs, and takes jobs that no server has, or that wait for a busy one.
 
     Servers learn of each other's changes by the announcements of the store, and look at all jobs after each.
     They also look now and then without one, so that nothing depends on announcements.
@@ -34,7 +36,7 @@ class SharedJobs:
     Leases are renewed on a thread of their own: others may be busy for longer than a lease.
 
     Args:
-        takes: Whether to take jobs that no server has.
+        takes: Whether to take jobs.
         seconds: Length of a lease.
     """
 
@@ -69,13 +71,14 @@ class SharedJobs:
     async def keep_looking(self) -> None:
         """Follow the changes of other servers until cancelled."""
         while True:
+            begun = self._loop.time()
             try:
                 await self._look()
             except MistifyError as error:
                 _log.debug("other servers cannot be seen: %s", error)
             except Exception:
                 _log.exception("the jobs of other servers cannot be followed because of an internal error")
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(max(_PAUSE_SECONDS, _PAUSE_SHARE * (self._loop.time() - begun)))
             try:
                 await asyncio.wait_for(self._changed.wait(), _INTERVAL * self._seconds)
             except TimeoutError:
@@ -115,7 +118,10 @@ class SharedJobs:
         situations = await asyncio.to_thread(self.leases.situations, tuple(held))
         # First, because the others may have to wait, or fail.
         if self._takes and not self._jobs.stopping:
-            self._take([now.job_id for now in situations if self._jobs.is_waiting(now)])
+            waiting = [now for now in situations if self._jobs.could_run(now)]
+            self._take([now.job_id for now in waiting if now.free])
+            if self._jobs.idle:
+                await self._relieve([now for now in waiting if now.unbegun])
         for now in situations:
             lease = held.get(now.job_id)
             if lease is not None:
@@ -143,3 +149,11 @@ class SharedJobs:
             if self._jobs.idle or now - since > _INTERVAL * self._seconds:
                 self._jobs.start(job_id)
                 self._changed.set()  # look again: there may be another slot
+
+    async def _relieve(self, waiting: list[JobSituation]) -> None:
+        """Take a job for which its server has had no worker yet: the first one of the highest priority."""
+        if waiting:
+            job_id = max(waiting, key=lambda now: now.priority.level).job_id
+            if await asyncio.to_thread(self.leases.take_unbegun, job_id):
+                self._jobs.start(job_id)
+            self._changed.set()  # look again: there may be another slot

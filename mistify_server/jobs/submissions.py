@@ -19,10 +19,10 @@ _MOST_TOGETHER: Final = 64
 
 
 class SubmittedJob(NamedTuple):
-    """A job to store, and the server that gets its first lease; None for no server."""
+    """A job to store, and whether to offer it to other servers, because this one has no worker for it."""
 
     submission: Submission
-    owner: str | None
+    offered: bool
 
 
 class SubmittedJobs:
@@ -39,11 +39,11 @@ class SubmittedJobs:
         self._store = store
         self._create: GroupedCalls[SubmittedJob, Job] = GroupedCalls(self.create_all)
 
-    async def create(self, submission: Submission, owner: str | None) -> Job:
-        """Store a job within the limit of its submitter.
+    async def create(self, submission: Submission, *, offered: bool) -> Job:
+        """Store a job within the limit of its submitter; this server gets its first lease.
 
         Args:
-            owner: The server that gets its first lease; None for no server.
+            offered: Whether to offer it to other servers.
 
         Returns:
             The job, or the one that already has its key.
@@ -51,22 +51,25 @@ class SubmittedJobs:
         Raises:
             MistifyError: CONFLICT, the key is known with another config text; QUOTA_EXCEEDED; UNAVAILABLE.
         """
-        return await self._create(SubmittedJob(submission, owner))
+        return await self._create(SubmittedJob(submission, offered))
 
     def create_all(self, together: Sequence[SubmittedJob]) -> Sequence[Job | Exception]:
         """Store jobs in one transaction, and return what `create` returns or raises for each."""
         submitters = {each.submission.job.submitted_by for each in together}
         most = {name: self._store.tokens.limits(name).jobs for name in submitters}
         return self._store.jobs.create_all(
-            [NewJob(each.submission, most[each.submission.job.submitted_by], each.owner) for each in together]
+            [
+                NewJob(submission, most[submission.job.submitted_by], self._store.leases.server, offered)
+                for submission, offered in together
+            ]
         )
 
 
 class _Asked(NamedTuple):
-    """A submission, with the server that should own its job, and the context of its call."""
+    """A submission, with whether to offer its job to other servers, and the context of its call."""
 
     request: Request
-    owner: str | None
+    offered: bool
     context: Context
 
 
@@ -87,8 +90,8 @@ class JointSubmissions:
 
     Args:
         new: Returns the submission of a request that is prepared, in the context of its call.
-        start: Starts a job that was just stored for an owner, in the context of its call, on the event loop:
-            even if its caller has gone.
+        start: Starts a job that was just stored, in the context of its call, on the event loop: even if its
+            caller has gone.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class JointSubmissions:
         prepared: PreparedJobs,
         submitted: SubmittedJobs,
         new: Callable[[Request, PreparedJob], Submission],
-        start: Callable[[Submission, str | None], None],
+        start: Callable[[Submission], None],
     ) -> None:
         self._prepared = prepared
         self._submitted = submitted
@@ -106,17 +109,20 @@ class JointSubmissions:
             self._submit_all, _MOST_TOGETHER, on_answer=self._start_new
         )
 
-    async def submit(self, request: Request, owner: str | None) -> Job | PreparedJob:
+    async def submit(self, request: Request, *, offered: bool) -> Job | PreparedJob:
         """Return the job of a submission, which is stored and started, or has had its key before.
 
         What would hold up others is only prepared: a large config, and one with sources to inspect.
+
+        Args:
+            offered: Whether to offer the job to other servers.
 
         Raises:
             MistifyError: See `PreparedJobs.of` and `SubmittedJobs.create`.
         """
         if len(request.config_text) > _MOST_TEXT:
             return await self._prepared.of(request)
-        answer = await self._together(_Asked(request, owner, copy_context()))
+        answer = await self._together(_Asked(request, offered, copy_context()))
         if isinstance(answer, Uninspected):
             return await self._prepared.inspected(answer)
         return answer.submission.job if isinstance(answer, _Stored) else answer
@@ -124,7 +130,7 @@ class JointSubmissions:
     def _submit_all(self, asked: Sequence[_Asked]) -> Sequence[_Answer | Exception]:
         outcomes = self._prepared.outcomes([each.request for each in asked])
         new = {
-            number: SubmittedJob(each.context.run(self._new, each.request, outcome), each.owner)
+            number: SubmittedJob(each.context.run(self._new, each.request, outcome), each.offered)
             for number, (each, outcome) in enumerate(zip(asked, outcomes, strict=True))
             if isinstance(outcome, PreparedJob)
         }
@@ -140,4 +146,4 @@ class JointSubmissions:
 
     def _start_new(self, asked: _Asked, answer: _Answer) -> None:
         if isinstance(answer, _Stored):
-            asked.context.run(self._start, answer.submission, asked.owner)
+            asked.context.run(self._start, answer.submission)

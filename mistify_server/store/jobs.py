@@ -52,11 +52,13 @@ class NewJob(NamedTuple):
         submission: The job with its plans and its config.
         most_unfinished: Number of unfinished jobs that its submitter may have; None for no limit.
         owner: The server that gets the first lease of the job (`FIRST_FENCE`); None for no server.
+        offered: Whether other servers hear of the job, because its owner has no worker for it.
     """
 
     submission: Submission
     most_unfinished: int | None = None
     owner: str | None = None
+    offered: bool = False
 
 
 class StoredPackage(NamedTuple):

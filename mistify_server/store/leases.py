@@ -46,6 +46,7 @@ class JobSituation(NamedTuple):
     Attributes:
         fence: The number of its last lease.
         free: Whether it is unfinished and no other server has it.
+        unbegun: Whether another server has it but has begun no step of it.
         paused: Whether it is paused.
         goals: The number of its goals.
         error: Why this server cannot read it, which is then neither free nor paused: only a newer version
@@ -58,6 +59,7 @@ class JobSituation(NamedTuple):
     paused: bool
     priority: JobPriority
     goals: int
+    unbegun: bool = False
     error: MistifyError | None = None
 
 
@@ -134,6 +136,16 @@ class Leases(ABC):
         """Return a lease of an unfinished job, which ends the job's earlier leases.
 
         None if the job has ended or another server has it.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, the store cannot be used.
+        """
+
+    @abstractmethod
+    def take_unbegun(self, job_id: str) -> bool:
+        """Have a job of another server, which hears of it, unless a step of it has begun.
+
+        Returns whether the job is now this server's.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, the store cannot be used.

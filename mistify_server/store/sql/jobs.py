@@ -94,8 +94,8 @@ class SqlJobStore(JobStore):
         with self._database.write(certain=True) as session:
             unfinished = partial(count_unfinished, session, self._tenant)
             outcomes = create_jobs(session, new, self._own, self._now_ms(), unfinished)
-            if free := [each.submission.job.id for each in new if each.owner is None]:
-                self._database.announce(session, free[0])  # others look at all jobs when they hear of one
+            if offered := [each.submission.job.id for each in new if each.offered]:
+                self._database.announce(session, offered[0])  # others look at all jobs when they hear of one
             return outcomes
 
     @override

@@ -91,6 +91,17 @@ class SqlLeases(Leases):
             return next_lease(job)
 
     @override
+    def take_unbegun(self, job_id: str) -> bool:
+        with self._database.write(certain=True) as session:
+            job = job_row(session, job_id)
+            if state_of(job) is not JobState.QUEUED:
+                return False
+            job.owner = self.server
+            next_lease(job)
+            self._database.announce(session, job_id)
+            return True
+
+    @override
     def give_back(self, job_id: str) -> None:
         with self._database.write() as session:
             own = JobRow.id == job_id, JobRow.owner == self.server
@@ -179,8 +190,12 @@ def _situation(
             read, level = JobState(state), JobPriority(priority)
     except MistifyError as error:
         return unreadable._replace(error=error)
-    free, paused = not owned and not read.ended, read is JobState.PAUSED
-    return unreadable._replace(free=free, paused=paused, priority=level)
+    return unreadable._replace(
+        free=not owned and not read.ended,
+        paused=read is JobState.PAUSED,
+        priority=level,
+        unbegun=owned and read is JobState.QUEUED,
+    )
 
 
 def _now(session: Session) -> float:

@@ -28,20 +28,20 @@ class Submitting:
 
     def __init__(self, store: Store, directory: Path) -> None:
         self.sources = Preparing(store, directory)
-        self.started: list[tuple[str, str | None, str]] = []
+        self.started: list[tuple[str, str]] = []
         self._joint = JointSubmissions(self.sources.jobs, SubmittedJobs(store), _new, self._start)
 
-    async def submit(self, request: Request, caller: str = "someone", owner: str | None = "s") -> Any:
+    async def submit(self, request: Request, caller: str = "someone", *, offered: bool = False) -> Any:
         CALLER.set(caller)
-        return await self._joint.submit(request, owner)
+        return await self._joint.submit(request, offered=offered)
 
     async def all(self, *requests: Request) -> list[Any]:
         return await asyncio.gather(*map(self.submit, requests), return_exceptions=True)
 
-    def _start(self, submission: Submission, owner: str | None) -> None:
+    def _start(self, submission: Submission) -> None:
         if submission.job.name == "cannot start":
             raise ZeroDivisionError
-        self.started.append((submission.job.id, owner, CALLER.get()))
+        self.started.append((submission.job.id, CALLER.get()))
 
 
 def _new(request: Request, prepared: PreparedJob) -> Submission:
@@ -65,8 +65,10 @@ async def test_a_group_takes_one_transaction_and_each_job_starts_for_its_caller(
         first = asyncio.create_task(submissions.submit(Request(text("0.1x"), "", "someone"), "first"))
         await asyncio.to_thread(gate.reached.wait)
         others = [
-            asyncio.create_task(submissions.submit(Request(text(f"0.{n}x"), "", "someone"), f"c{n}", owner))
-            for n, owner in ((2, "s"), (3, None), (4, "t"))
+            asyncio.create_task(
+                submissions.submit(Request(text(f"0.{n}x"), "", "someone"), f"c{n}", offered=n == 3)
+            )
+            for n in (2, 3, 4)
         ]
         await asyncio.sleep(0)
         assert not store.jobs.unfinished()
@@ -76,10 +78,10 @@ async def test_a_group_takes_one_transaction_and_each_job_starts_for_its_caller(
     assert jobs == [store.jobs.job(job_id) for job_id in store.jobs.unfinished()]
     assert len(commits) == 2
     assert submissions.started == [
-        ("first: 0.1x", "s", "first"),
-        ("c2: 0.2x", "s", "c2"),
-        ("c3: 0.3x", None, "c3"),
-        ("c4: 0.4x", "t", "c4"),
+        ("first: 0.1x", "first"),
+        ("c2: 0.2x", "c2"),
+        ("c3: 0.3x", "c3"),
+        ("c4: 0.4x", "c4"),
     ]
 
 
@@ -101,7 +103,7 @@ async def test_only_new_jobs_are_stored_and_started(submissions: Submitting, sto
     assert (again, new) == (first, same)
     assert (invalid.code, conflict.code) == (ErrorCode.INVALID_CONFIG, ErrorCode.CONFLICT)
     assert store.jobs.unfinished() == [first.id, new.id, last.id]
-    assert [job_id for job_id, _, _ in submissions.started] == [first.id, new.id, last.id]
+    assert [job_id for job_id, _ in submissions.started] == [first.id, new.id, last.id]
 
 
 async def test_a_stored_job_starts_although_its_caller_has_gone(
@@ -118,7 +120,7 @@ async def test_a_stored_job_starts_although_its_caller_has_gone(
         await asyncio.wait([gone, too_early])
     last = await submissions.submit(Request(text("0.3x"), "", "someone"), "last")
     assert store.jobs.unfinished() == ["gone: 0.1x", last.id]  # nobody waited for the other one in its turn
-    assert [job_id for job_id, _, _ in submissions.started] == ["gone: 0.1x", last.id]
+    assert [job_id for job_id, _ in submissions.started] == ["gone: 0.1x", last.id]
 
 
 async def test_an_error_at_the_start_of_a_job_is_its_own(submissions: Submitting) -> None:
@@ -126,7 +128,7 @@ async def test_an_error_at_the_start_of_a_job_is_its_own(submissions: Submitting
         Request(text("0.1x"), "", "someone", "cannot start"), Request(text("0.2x"), "", "someone")
     )
     assert isinstance(broken, ZeroDivisionError)
-    assert [job_id for job_id, _, _ in submissions.started] == [last.id]
+    assert [job_id for job_id, _ in submissions.started] == [last.id]
 
 
 async def test_an_outage_is_that_of_all_and_nothing_is_started(submissions: Submitting, store: Store) -> None:

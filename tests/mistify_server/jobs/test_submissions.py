@@ -38,14 +38,14 @@ def submission(plan: BatchPlan, job_id: str, key: str | None = None, **about: An
 
 async def stored(submitted: SubmittedJobs, *submissions: Submission) -> list[Any]:
     return await asyncio.gather(
-        *(submitted.create(each, None) for each in submissions), return_exceptions=True
+        *(submitted.create(each, offered=False) for each in submissions), return_exceptions=True
     )
 
 
 async def test_submissions_during_a_transaction_share_the_next_one(store: Store, plan: BatchPlan) -> None:
     submitted = SubmittedJobs(store)
     with counted_commits() as commits, held(store.jobs, "create_all") as gate:
-        first = asyncio.create_task(submitted.create(submission(plan, "first"), None))
+        first = asyncio.create_task(submitted.create(submission(plan, "first"), offered=False))
         await asyncio.to_thread(gate.reached.wait)
         others = [submission(plan, f"j{number}") for number in range(TOGETHER)]
         storing = asyncio.create_task(stored(submitted, *others))
@@ -103,12 +103,12 @@ async def test_nothing_is_stored_twice_after_an_outage(store: Store, plan: Batch
 async def test_submissions_go_on_after_a_transaction_was_abandoned(store: Store, plan: BatchPlan) -> None:
     submitted, before = SubmittedJobs(store), asyncio.all_tasks()
     with held(store.jobs, "create_all") as gate:
-        first = asyncio.create_task(submitted.create(submission(plan, "first"), None))
+        first = asyncio.create_task(submitted.create(submission(plan, "first"), offered=False))
         await asyncio.to_thread(gate.reached.wait)
         for task in asyncio.all_tasks() - before - {first}:
             task.cancel()
         gate.opened.set()
-        await asyncio.wait_for(submitted.create(submission(plan, "second"), None), 30)
+        await asyncio.wait_for(submitted.create(submission(plan, "second"), offered=False), 30)
     assert "second" in store.jobs.unfinished()
     first.cancel()
 
@@ -174,7 +174,7 @@ async def submit(store):
     async def caller(number):
         for each in range(1000):
             job = Job(f"job-{number}-{each}", JobState.QUEUED, (), created_unix_ms=5)
-            print((await submitted.create(Submission(job, [], "[]", None), None)).id, flush=True)
+            print((await submitted.create(Submission(job, [], "[]", None), offered=False)).id, flush=True)
     await asyncio.gather(*map(caller, range(20)))
 
 with open_store(Path(sys.argv[1])) as store:

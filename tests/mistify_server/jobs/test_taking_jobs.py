@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Goal, Job, JobState
+from mistify.jobs.job import Goal, Job, JobPriority, JobState
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.engines.local import LocalEngine
 from mistify_server.identity.callers import DEFAULT_TENANT
@@ -194,7 +194,7 @@ async def test_a_job_of_a_newer_version_is_left_to_its_servers(
         await events(jobs)
     assert raised.value.code is ErrorCode.STORE_VERSION
     await wait_until(lambda: other.leases.take("j") == JobLease("j", 2))
-    assert not any(map(jobs.is_waiting, store.leases.situations(["j"])))
+    assert not any(map(jobs.could_run, store.leases.situations(["j"])))
     jobs.has_others = True
     other.jobs.end("j", JobChanged(JobState.CANCELLED))
     assert (await events(jobs))[-1] is JobState.CANCELLED
@@ -272,3 +272,27 @@ async def test_an_internal_error_of_a_job_does_not_keep_others_running_that_were
         assert other.jobs.end(job_id, JobChanged(JobState.CANCELLED))
     await sharing._look()
     assert list(jobs.leases) == ["j"]
+
+
+async def test_an_idle_server_takes_the_most_urgent_job_for_which_another_one_has_no_worker(
+    site: Any,
+    store: Store,
+    jobs: RunningJobs,
+    sharing: SharedJobs,
+    other: Store,
+    *,
+    plan: BatchPlan,
+    wait_until: Any,
+) -> None:
+    store.jobs.end("j", JobChanged(JobState.CANCELLED))
+    other.leases.renew(SECONDS)
+    for job_id, priority in (("usual", "normal"), ("urgent", "high"), ("next", "high")):
+        job = Job(job_id, JobState.QUEUED, GOALS, created_unix_ms=5, priority=JobPriority(priority))
+        other.jobs.create(Submission(job, [plan], "[]", None), owner=other.leases.server)
+    (site.control / "hold-source").touch()
+    await sharing._look()
+    await wait_until(lambda: bool(site.tasks("source")))
+    await sharing._look()  # it is busy
+    assert list(jobs.leases) == ["urgent"]
+    assert other.jobs.job("urgent").state is JobState.RUNNING
+    assert [now.job_id for now in store.leases.situations([]) if now.unbegun] == ["usual", "next"]
