@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from mistify.wording import counted, listed, names_by
 
@@ -135,3 +136,12 @@ def with_outcome(error: MistifyError, outcome: str) -> MistifyError:
     if before == error.message:
         return error
     return MistifyError(error.code, before + outcome, error.problems)
+
+
+#: Codes of errors that pass by themselves, or once the operator follows their advice.
+OUTAGES: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.STORE_REFUSED})
+
+
+def is_outage(error: BaseException) -> bool:
+    """Check whether an error is temporary, so that jobs wait for its end."""
+    return isinstance(error, MistifyError) and error.code in OUTAGES

@@ -1,16 +1,16 @@
 """Authentication of callers by their tokens."""
 
-import asyncio
 import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.quotas import Quota
+from mistify_server.grouped_calls import GroupedCalls
 from mistify_server.identity.callers import ADMINISTRATOR, LOCAL, Caller, Scope
 from mistify_server.identity.quotas import check_limits
 from mistify_server.identity.tokens import AccessToken, TokenStore
@@ -51,9 +51,10 @@ class Credential:
 
 
 class Authenticator:
-    """Finds out who calls the server.
+    """Finds out who calls the server; use it from one event loop.
 
-    Tokens that are added, revoked or expire while the server runs count from the next call.
+    Tokens that are added, revoked or expire while the server runs count from the next call. Callers that come
+    while tokens of others are looked up in another program share the next look.
 
     Args:
         token: The administrator's token; None for a server that needs no tokens.
@@ -73,7 +74,9 @@ class Authenticator:
         self._administrator = None if token is None else Credential.of(token)
         self._tokens = tokens
         self._now = now
-        self._remote = remote
+        self._looks: GroupedCalls[str, AccessToken | None] | None = None
+        if remote:
+            self._looks = GroupedCalls(self._find, pause_seconds=0.0)
 
     @property
     def token_required(self) -> bool:
@@ -92,11 +95,15 @@ class Authenticator:
             return None
         if hmac.compare_digest(credential.sha256, self._administrator.sha256):
             return ADMINISTRATOR
-        find = self._tokens.find
-        token = await asyncio.to_thread(find, credential.sha256) if self._remote else find(credential.sha256)
+        digest = credential.sha256
+        token = self._find([digest])[0] if self._looks is None else await self._looks(digest)
         if token is None or (token.expires_unix_ms or float("inf")) <= self._now() * 1000:
             return None
         return Caller(token.name, token.scopes, token.tenant)
+
+    def _find(self, digests: Sequence[str]) -> list[AccessToken | None]:
+        found = self._tokens.find(set(digests))
+        return [found.get(digest) for digest in digests]
 
 
 def create_token(

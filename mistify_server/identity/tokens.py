@@ -1,7 +1,7 @@
 """Tokens of callers, and the interface of their store."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from mistify.quotas import UNLIMITED, Quota
@@ -50,8 +50,8 @@ class TokenStore(ABC):
         """
 
     @abstractmethod
-    def find(self, sha256: str) -> AccessToken | None:
-        """Return the token, of any tenant, whose secret has a digest; None if there is none."""
+    def find(self, digests: Collection[str]) -> dict[str, AccessToken]:
+        """Return the tokens, of any tenant, whose secrets have one of some digests, by digest."""
 
     @abstractmethod
     def all(self) -> list[AccessToken]:

@@ -7,11 +7,10 @@ from typing import Final
 from mistify.config.data.metric import Metric
 from mistify.config.data.targets import missed, reached, serves_better
 from mistify.costs.budget import Costs, exceeded, meets, of_package
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import OUTAGES, ErrorCode, MistifyError
 from mistify.jobs.formatting import excess
 from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify.jobs.plan import Estimate
-from mistify_server.jobs.store_writer import OUTAGES
 from mistify_server.store.plans import NodePlan
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, Result, TaskFailure
 

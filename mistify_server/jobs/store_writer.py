@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import is_outage
 
 #: First and longest delay between retries, in seconds.
 _FIRST: Final = 0.5
@@ -18,15 +18,6 @@ _LONGEST: Final = 10.0
 _log = logging.getLogger(__name__)
 
 _Value = TypeVar("_Value")
-
-
-#: Codes of errors that pass by themselves, or once the operator follows their advice.
-OUTAGES: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.STORE_REFUSED})
-
-
-def is_outage(error: BaseException) -> bool:
-    """Check whether an error is temporary, so that jobs wait for its end."""
-    return isinstance(error, MistifyError) and error.code in OUTAGES
 
 
 def until_available(

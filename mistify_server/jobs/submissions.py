@@ -5,7 +5,7 @@ from contextvars import Context, copy_context
 from typing import Final, NamedTuple, TypeAlias
 
 from mistify.jobs.job import Job
-from mistify_server.jobs.grouped_calls import GroupedCalls
+from mistify_server.grouped_calls import GroupedCalls
 from mistify_server.jobs.preparing import PreparedJob, PreparedJobs, Request, Uninspected
 from mistify_server.store.changes import Submission
 from mistify_server.store.directory import Store

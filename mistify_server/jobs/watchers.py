@@ -6,9 +6,8 @@ from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, is_outage
 from mistify_server.jobs.event_reads import EventRead, NextChange
-from mistify_server.jobs.store_writer import is_outage
 from mistify_server.store.directory import Store
 
 _PAGE: Final = 256

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from mistify.errors import MistifyError
+from mistify.errors import MistifyError, is_outage
 from mistify.fleet import DeviceStatus
 from mistify.rollouts import Instruction
 from mistify_server.fleet import Fleet
+from mistify_server.grouped_calls import GroupedCalls
 from mistify_server.identity.tenants import ByTenant
-from mistify_server.jobs.grouped_calls import GroupedCalls
-from mistify_server.jobs.store_writer import completed, is_outage
+from mistify_server.jobs.store_writer import completed
 from mistify_server.rollouts.service import RolloutService
 from mistify_server.store.directory import Store
 

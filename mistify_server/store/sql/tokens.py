@@ -1,6 +1,6 @@
 """Tokens in the database."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +20,8 @@ _REVOKED: Final = ""
 
 _TOKENS: Final[Any] = TokenRow.__table__
 
-#: The token with a digest, which every call looks up.
-_WITH_DIGEST: Final = select(_TOKENS).where(_TOKENS.c.sha256 == bindparam("sha256"))
+#: The tokens with some digests, of which every call looks one up.
+_WITH_DIGESTS: Final = select(_TOKENS).where(_TOKENS.c.sha256.in_(bindparam("digests", expanding=True)))
 
 #: The token of a tenant with a name.
 _OF_NAME: Final = select(_TOKENS).where(
@@ -77,12 +77,12 @@ class SqlTokenStore(TokenStore):
             )
 
     @override
-    def find(self, sha256: str) -> AccessToken | None:
-        recent = self._read_recently()
-        token = recent.tokens.get(sha256) or self._read(sha256)
-        if token is not None:
-            recent.tokens[sha256] = token
-        return token
+    def find(self, digests: Collection[str]) -> dict[str, AccessToken]:
+        known = self._read_recently().tokens
+        unread = [digest for digest in digests if digest not in known]
+        if unread:
+            known |= self._read(unread)
+        return {digest: known[digest] for digest in digests if digest in known}
 
     def _read_recently(self) -> _Recent:
         """Return what is still valid of what was read; whatever is read now may be added."""
@@ -91,10 +91,10 @@ class SqlTokenStore(TokenStore):
             recent = self._recent = _Recent(version, {}, {})
         return recent
 
-    def _read(self, sha256: str) -> AccessToken | None:
+    def _read(self, digests: list[str]) -> dict[str, AccessToken]:
         with self._database.read_rows() as connection:
-            row = connection.execute(_WITH_DIGEST, {"sha256": sha256}).one_or_none()
-            return None if row is None else _token(row)
+            rows = connection.execute(_WITH_DIGESTS, {"digests": digests})
+            return {row.sha256: _token(row) for row in rows}
 
     @override
     def all(self) -> list[AccessToken]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
+from threading import Event
 from typing import TypeAlias
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.identity.authentication import Authenticator, Credential, create_token, unauthenticated
 from mistify_server.identity.callers import ADMINISTRATOR, DEFAULT_TENANT, LOCAL, Caller, Scope
+from mistify_server.identity.tokens import AccessToken
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.sql.tokens import SqlTokenStore
 from tests.support.gates import held
@@ -91,6 +93,38 @@ async def test_tokens_in_another_program_are_looked_up_off_the_event_loop(store:
         assert await authenticator.caller(Credential.of_header("Bearer other")) == ADMINISTRATOR
         assert not gate.opened.is_set()
     assert await asking == Caller("ci", frozenset({Scope.READ}), DEFAULT_TENANT)
+
+
+async def test_callers_that_come_during_a_look_share_the_next_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, revoked = create_token(store.tokens, "revoked", [Scope.READ])
+    authenticator = Authenticator("other", store.tokens, remote=True)
+    find, looks, reached, opened = store.tokens.find, list[set[str]](), Event(), Event()
+
+    def held_at_first(digests: Collection[str]) -> dict[str, AccessToken]:
+        found = find(digests)
+        looks.append({*digests})
+        if len(looks) == 1:
+            reached.set()
+            assert opened.wait(60)
+        return found
+
+    def asking(secret: str) -> "asyncio.Future[Caller | None]":
+        return asyncio.ensure_future(authenticator.caller(Credential.of(secret)))
+
+    monkeypatch.setattr(store.tokens, "find", held_at_first)
+    first = asking(revoked)
+    assert await asyncio.to_thread(reached.wait, 60)
+    store.tokens.revoke("revoked")
+    _, new = create_token(store.tokens, "new", [Scope.READ])
+    others = [asking(secret) for secret in (revoked, new, new)]
+    await asyncio.sleep(0)
+    opened.set()
+    caller = Caller("new", frozenset({Scope.READ}), DEFAULT_TENANT)
+    assert await asyncio.gather(*others) == [None, caller, caller]
+    assert await first is not None
+    assert looks == [{Credential.of(revoked).sha256}, {Credential.of(each).sha256 for each in (revoked, new)}]
 
 
 def test_secrets_are_not_stored(store: Store, tmp_path: Path) -> None:

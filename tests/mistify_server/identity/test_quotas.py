@@ -67,7 +67,7 @@ def test_a_token_with_a_limit_that_cannot_be_kept_is_not_made(store: Store, limi
 def test_limits_stay_when_a_token_is_revoked_and_made_again(store: Store) -> None:
     _, old = create_token(store.tokens, "ci", [Scope.SUBMIT], limits={"uploads": 1_000, "jobs": 3})
     store.tokens.revoke("ci")
-    assert (store.tokens.all(), store.tokens.find(Credential.of(old).sha256)) == ([], None)
+    assert (store.tokens.all(), store.tokens.find([Credential.of(old).sha256])) == ([], {})
     assert store.tokens.limits("ci") == Quota(1_000, 3, None)
     for change in (store.tokens.revoke, partial(change_limits, store.tokens, changed={"jobs": 1})):
         with pytest.raises(MistifyError) as caught:
@@ -76,8 +76,8 @@ def test_limits_stay_when_a_token_is_revoked_and_made_again(store: Store) -> Non
     token, new = create_token(store.tokens, "ci", [Scope.READ], limits={"jobs": None, "workers": 2})
     assert token.limits == store.tokens.limits("ci") == Quota(1_000, None, 2)
     assert store.tokens.all() == [token]
-    assert store.tokens.find(Credential.of(new).sha256) == token
-    assert store.tokens.find(Credential.of(old).sha256) is None
+    digest = Credential.of(new).sha256
+    assert store.tokens.find([digest, Credential.of(old).sha256]) == {digest: token}
 
 
 def test_nothing_is_left_of_a_revoked_token_without_limits(store: Store, tmp_path: Path) -> None:

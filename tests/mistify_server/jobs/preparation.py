@@ -7,8 +7,8 @@ from typing import Any
 
 from mistify.config.data.metric import Metric
 from mistify_server.engines.local import LocalEngine
+from mistify_server.grouped_calls import GroupedCalls
 from mistify_server.identity.callers import LOCAL
-from mistify_server.jobs.grouped_calls import GroupedCalls
 from mistify_server.jobs.inspection_turns import InspectionTurns
 from mistify_server.jobs.preparing import Outcome, PreparedJobs, Request
 from mistify_server.planning.batch import ResolvedBatch

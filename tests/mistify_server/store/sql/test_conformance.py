@@ -85,13 +85,14 @@ def test_tokens_are_added_found_and_revoked(store: Store) -> None:
     with pytest.raises(MistifyError) as raised:
         store.tokens.add(replace(token, sha256="b" * 64))
     assert raised.value.code is ErrorCode.CONFLICT
-    assert (store.tokens.find("a" * 64), store.tokens.find("b" * 64), store.tokens.all()) == (
-        token,
-        None,
-        [token],
-    )
+    other = replace(token, name="device", sha256="c" * 64)
+    store.tokens.add(other)
+    assert store.tokens.find(["a" * 64, "b" * 64]) == {"a" * 64: token}
+    assert store.tokens.find(["c" * 64, "a" * 64]) == {"a" * 64: token, "c" * 64: other}
+    assert store.tokens.all() == [token, other]
+    store.tokens.revoke("device")
     store.tokens.revoke("ci")
-    assert store.tokens.find("a" * 64) is None
+    assert store.tokens.find(["a" * 64]) == store.tokens.find([]) == {}
     assert store.tokens.all() == []
 
 

@@ -208,7 +208,7 @@ def test_scopes_that_are_not_known_give_access_to_nothing(tmp_path: Path) -> Non
         create_token(store.tokens, "ci", [Scope.READ])
         change(tmp_path, "UPDATE tokens SET scopes = 'fly read'")
         (token,) = store.tokens.all()
-        assert (token.scopes, store.tokens.find(token.sha256)) == ({Scope.READ}, token)
+        assert (token.scopes, store.tokens.find([token.sha256])) == ({Scope.READ}, {token.sha256: token})
 
 
 def test_publications_that_cannot_be_read_can_be_removed_and_cost_no_other_one(tmp_path: Path) -> None:

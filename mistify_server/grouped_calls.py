@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from mistify_server.jobs.store_writer import is_outage
+from mistify.errors import is_outage
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.jobs.grouped_calls import GroupedCalls
+from mistify_server.grouped_calls import GroupedCalls
 from tests.support.gates import held
 
 CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
