@@ -41,6 +41,7 @@ class Backend(ABC):
             better not make them.
         oldest: The oldest schema version that can be migrated.
         read_options: Options of the engine for transactions that read one consistent snapshot.
+        statement_options: The same for single statements.
         write_options: Options of the engine for transactions that write, of which one runs at a time, even
             if several processes use the database.
     """
@@ -48,6 +49,7 @@ class Backend(ABC):
     remote: ClassVar[bool]
     oldest: ClassVar[int]
     read_options: ClassVar[Mapping[str, Any]]
+    statement_options: ClassVar[Mapping[str, Any]]
     write_options: ClassVar[Mapping[str, Any]]
 
     @property

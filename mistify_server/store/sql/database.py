@@ -31,6 +31,7 @@ class Database:
         self._backend = backend
         self._engine = engine
         self._readers = engine.execution_options(**backend.read_options)
+        self._statements = engine.execution_options(**backend.statement_options)
         self._writers = engine.execution_options(**backend.write_options)
         self._writing = threading.Lock()
         self._observing = threading.Lock()
@@ -70,8 +71,11 @@ class Database:
 
     @contextmanager
     def read_rows(self) -> Iterator[Connection]:
-        """Yield a connection to read as `read` does, in a third of the time, but without objects of rows."""
-        with self._backend.translated(), self._readers.connect() as connection:
+        """Yield a connection for one statement that reads.
+
+        It takes a third of the time of `read`, without objects of rows.
+        """
+        with self._backend.translated(), self._statements.connect() as connection:
             yield connection
 
     def version(self) -> int | None:

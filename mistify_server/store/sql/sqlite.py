@@ -52,6 +52,7 @@ class SqliteBackend(Backend):
     remote = False
     oldest = OLDEST
     read_options: ClassVar[dict[str, Any]] = {"begin": "BEGIN"}
+    statement_options = read_options
     write_options: ClassVar[dict[str, Any]] = {"begin": "BEGIN IMMEDIATE"}
 
     def __init__(self, path: Path) -> None:

@@ -73,6 +73,8 @@ class PostgresBackend(Backend):
         "isolation_level": "REPEATABLE READ",
         "postgresql_readonly": True,
     }
+    #: PostgreSQL need not be asked to begin and end a transaction of one statement.
+    statement_options: ClassVar[dict[str, Any]] = {"isolation_level": "AUTOCOMMIT"}
     #: Each statement sees what others have committed before the lock was taken, unlike at other levels.
     write_options: ClassVar[dict[str, Any]] = {"isolation_level": "READ COMMITTED", "writes": True}
 
