@@ -68,6 +68,9 @@ class Database:
         """Yield a read-only session with a consistent snapshot of the store."""
         with self._backend.translated(), Session(self._readers) as session:
             yield session
+            # With each rollback, the client of PostgreSQL would forget the statements that it has prepared.
+            session.expunge_all()
+            session.commit()
 
     @contextmanager
     def read_rows(self) -> Iterator[Connection]:
