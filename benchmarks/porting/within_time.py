@@ -4,8 +4,8 @@
 
 ResNet-8 is ported to 0.75, 0.5, 0.35 and 0.25 of its multiply-adds in 2, 5 and 10 minutes by `mistify port
 --time`, and by ten settings: algorithms, and the steps of source, cuts and tuning in relation to each other,
-all with as many steps as fit into the same time. A quick run has 2 minutes and one seed. Times are those of
-the whole command.
+all with as many steps as fit into the same time; settings that the server refuses, because they do not fit,
+are left out. A quick run has 2 minutes and one seed. Times are those of the whole command.
 
 - `behind_at_N`: points by which the mean accuracy after N minutes is below that of the best of the ten;
 - `longest`: the largest time relative to the given one, of the jobs with `auto`.
@@ -34,6 +34,7 @@ from benchmarks.harness.run import (
     seeds_of,
 )
 from benchmarks.harness.worker import FILES, RESNET8, TEST, TRAIN
+from mistify.errors import ErrorCode
 
 MINUTES: Final = (2, 5, 10)
 
@@ -82,9 +83,11 @@ def measure(options: Namespace) -> Figures:
         own: list[_Job] = []
         by_hand: dict[tuple[str, int, int, int], list[_Job]] = {each: [] for each in BY_HAND}
         for seed in seeds_of(options):
-            own.append(_ported(data, minutes, {"name": "auto", "config": {"seed": seed}}))
-            for each, jobs in by_hand.items():
-                jobs.append(_ported(data, minutes, _settings(each, seed)))
+            own += _ported(data, minutes, {"name": "auto", "config": {"seed": seed}})
+            for each in BY_HAND:
+                by_hand[each] += _ported(data, minutes, _settings(each, seed))
+        # A setting that fits only with some seeds has no mean that could be compared.
+        by_hand = {each: jobs for each, jobs in by_hand.items() if len(jobs) == len(own)}
         means = {each: fmean(job.accuracy for job in jobs) for each, jobs in by_hand.items()}
         mean = fmean(job.accuracy for job in own)
         figures[f"behind_at_{minutes}"] = max(means.values()) - mean
@@ -108,8 +111,8 @@ def _settings(by_hand: tuple[str, int, int, int], seed: int) -> dict[str, object
     return {"name": name, "config": steps}
 
 
-def _ported(data: Path, minutes: int, algorithm: dict[str, object]) -> _Job:
-    """Run a job in a process, and return what it reached."""
+def _ported(data: Path, minutes: int, algorithm: dict[str, object]) -> list[_Job]:
+    """Run a job in a process, and return what it reached; nothing if it does not fit into the time."""
     goals = [
         {
             "id": f"at-{share}",
@@ -126,11 +129,13 @@ def _ported(data: Path, minutes: int, algorithm: dict[str, object]) -> _Job:
         command = [Path(sys.executable).parent / "mistify", "port", config, "--out", out]
         options = ["--data-root", data, "--time", f"{minutes}min"]
         started = perf_counter()
-        # Missed goals are no error here.
-        subprocess.run([*map(str, command), *map(str, options)], check=False, stdout=subprocess.DEVNULL)
+        words = [*map(str, command), *map(str, options)]
+        status = subprocess.run(words, check=False, stdout=subprocess.DEVNULL).returncode
         seconds = perf_counter() - started
+        if status == ErrorCode.INVALID_CONFIG.exit_code:  # missed goals are no error here
+            return []
         report = json.loads((out / "report.json").read_text())
-    return _Job(100 * fmean(goal["achieved"]["accuracy"] for goal in report["goals"]), seconds)
+    return [_Job(100 * fmean(goal["achieved"]["accuracy"] for goal in report["goals"]), seconds)]
 
 
 def _table(minutes: int, own: list[_Job], by_hand: dict[tuple[str, int, int, int], list[_Job]]) -> Table:
@@ -140,8 +145,7 @@ def _table(minutes: int, own: list[_Job], by_hand: dict[tuple[str, int, int, int
         table.add_column(column, justify="left" if column == "algorithm" else "right")
     rows = [("auto", "by the forecast", own)]
     rows += [
-        (name, f"{source} : {adapt} : {tune}", by_hand[name, source, adapt, tune])
-        for name, source, adapt, tune in by_hand
+        (name, f"{source} : {adapt} : {tune}", jobs) for (name, source, adapt, tune), jobs in by_hand.items()
     ]
     for name, steps, jobs in rows:
         accuracy, seconds = (fmean(values) for values in zip(*jobs, strict=True))
