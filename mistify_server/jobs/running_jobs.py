@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from typing import Final
 from weakref import WeakValueDictionary
 
 from structlog.contextvars import bound_contextvars
@@ -33,6 +34,12 @@ from mistify_server.tracing.traces import NO_TRACES, Traces
 #: Seconds within which a change of limits is noticed.
 _LIMITS_SECONDS = 5.0
 
+#: Maximum number of jobs that are read from the store at the same time, so that they are read in their order.
+_MOST_READ_TOGETHER: Final = 8
+
+#: Number of waiting jobs that a server reads before it starts the first step.
+_FIRST_WAITING: Final = 64
+
 #: What callers learn of an internal error.
 _INTERNAL_ERROR = "an internal error; see the server's log for details"
 
@@ -59,6 +66,7 @@ class RunningJobs:
         self.has_others = False
         self._watchers = Watchers(store, lambda: self.has_others)
         self._stopping = False
+        self._reading = asyncio.Semaphore(_MOST_READ_TOGETHER)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -181,11 +189,17 @@ class RunningJobs:
         return known is not None and changed
 
     def resume(self) -> None:
-        """Run every job that an earlier server left unfinished; the steps start once all are read."""
-        unfinished = [job_id for job_id in self._store.jobs.unfinished() if not self._is_running(job_id)]
-        self._scheduler.expect(unfinished)
-        for job_id in unfinished:
-            self.start(job_id)
+        """Run every job that an earlier server left unfinished.
+
+        Those with steps that had begun are read first, then those of the highest priority, then the oldest.
+        Steps start once the first ones are read, because thousands of waiting jobs take some time.
+        """
+        unfinished = [now for now in self._store.leases.situations([]) if now.free]
+        unfinished.sort(key=lambda now: (now.begun, now.priority.level), reverse=True)
+        begun = sum(now.begun for now in unfinished)
+        self._scheduler.expect(now.job_id for now in unfinished[: begun + _FIRST_WAITING])
+        for now in unfinished:
+            self.start(now.job_id)
 
     async def cancel(self, job_id: str) -> None:
         """Stop a job permanently, keeping its results. A finished job does not change."""
@@ -332,7 +346,8 @@ class RunningJobs:
 
     async def _read_runner(self, job_id: str) -> JobRunner | None:
         """Return the runner of a job, read from the store; None if it has ended."""
-        taken = await taken_job(self._store, job_id)
+        async with self._reading:
+            taken = await taken_job(self._store, job_id)
         return None if taken is None else self._runner(*taken)
 
     def _runner(

@@ -121,7 +121,7 @@ class SharedJobs:
             waiting = [now for now in situations if self._jobs.could_run(now)]
             self._take([now.job_id for now in waiting if now.free])
             if self._jobs.idle:
-                await self._relieve([now for now in waiting if now.unbegun])
+                await self._relieve([now for now in waiting if not now.free and not now.begun])
         for now in situations:
             lease = held.get(now.job_id)
             if lease is not None:

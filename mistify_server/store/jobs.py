@@ -287,10 +287,6 @@ class JobStore(ABC):
         """Return the ids of jobs that were removed by `hide` before a time."""
 
     @abstractmethod
-    def unfinished(self) -> list[str]:
-        """Return the ids of the unfinished jobs that this version knows to be so, oldest first."""
-
-    @abstractmethod
     def all_ended(self) -> bool:
         """Check whether all jobs are finished, including those that only a newer version can read."""
 

@@ -46,7 +46,7 @@ class JobSituation(NamedTuple):
     Attributes:
         fence: The number of its last lease.
         free: Whether it is unfinished and no other server has it.
-        unbegun: Whether another server has it but has begun no step of it.
+        begun: Whether a step of it has begun.
         paused: Whether it is paused.
         goals: The number of its goals.
         error: Why this server cannot read it, which is then neither free nor paused: only a newer version
@@ -59,7 +59,7 @@ class JobSituation(NamedTuple):
     paused: bool
     priority: JobPriority
     goals: int
-    unbegun: bool = False
+    begun: bool = True
     error: MistifyError | None = None
 
 

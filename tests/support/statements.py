@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 
 @contextmanager
@@ -24,10 +24,13 @@ def counted_statements() -> Iterator[Counter[str]]:
 
 @contextmanager
 def counted_commits() -> Iterator[list[object]]:
+    """Count the commits of transactions that write: those that only read end with one as well."""
     commits: list[object] = []
 
-    def count(connection: object) -> None:
-        commits.append(connection)
+    def count(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        if options.get("writes") or options.get("begin") == "BEGIN IMMEDIATE":
+            commits.append(connection)
 
     event.listen(Engine, "commit", count)
     try:

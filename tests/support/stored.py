@@ -36,3 +36,8 @@ def digits_job(directory: Path) -> Job:
     with open_store(directory) as store:
         (job,) = jobs_in(store)
     return job
+
+
+def unfinished(store: Store) -> list[str]:
+    """Return the ids of the unfinished jobs of a store, oldest first."""
+    return [now.job_id for now in store.leases.situations([])]

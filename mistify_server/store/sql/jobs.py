@@ -37,7 +37,6 @@ from mistify_server.store.sql.leases import check_complete, check_lease, next_le
 from mistify_server.store.sql.pages import page_with_goals, page_without_goals
 from mistify_server.store.sql.reading import (
     MAY_GO_ON,
-    UNFINISHED,
     batch_states,
     count_states,
     count_unfinished,
@@ -255,12 +254,6 @@ class SqlJobStore(JobStore):
     def hidden(self, before_ms: int) -> list[str]:
         with self._database.read() as session:
             return list(session.scalars(select(JobRow.id).where(JobRow.removed_unix_ms < before_ms)))
-
-    @override
-    def unfinished(self) -> list[str]:
-        with self._database.read() as session:
-            unfinished = select(JobRow.id).where(JobRow.state.in_(UNFINISHED))
-            return list(session.scalars(unfinished.order_by(JobRow.number)))
 
     @override
     def all_ended(self) -> bool:

@@ -194,7 +194,7 @@ def _situation(
         free=not owned and not read.ended,
         paused=read is JobState.PAUSED,
         priority=level,
-        unbegun=owned and read is JobState.QUEUED,
+        begun=read is not JobState.QUEUED,
     )
 
 

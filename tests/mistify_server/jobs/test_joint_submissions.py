@@ -19,6 +19,7 @@ from mistify_server.store.directory import Store
 from tests.mistify_server.jobs.preparation import Preparing, text
 from tests.support.gates import held
 from tests.support.statements import counted_commits
+from tests.support.stored import unfinished
 
 CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
 
@@ -71,11 +72,11 @@ async def test_a_group_takes_one_transaction_and_each_job_starts_for_its_caller(
             for n in (2, 3, 4)
         ]
         await asyncio.sleep(0)
-        assert not store.jobs.unfinished()
+        assert not unfinished(store)
         gate.opened.set()
         jobs = await asyncio.gather(first, *others)
     assert [job.id for job in jobs] == ["first: 0.1x", "c2: 0.2x", "c3: 0.3x", "c4: 0.4x"]
-    assert jobs == [store.jobs.job(job_id) for job_id in store.jobs.unfinished()]
+    assert jobs == [store.jobs.job(job_id) for job_id in unfinished(store)]
     assert len(commits) == 2
     assert submissions.started == [
         ("first: 0.1x", "first"),
@@ -102,7 +103,7 @@ async def test_only_new_jobs_are_stored_and_started(submissions: Submitting, sto
     again, invalid, new, same, conflict, last = outcomes
     assert (again, new) == (first, same)
     assert (invalid.code, conflict.code) == (ErrorCode.INVALID_CONFIG, ErrorCode.CONFLICT)
-    assert store.jobs.unfinished() == [first.id, new.id, last.id]
+    assert unfinished(store) == [first.id, new.id, last.id]
     assert [job_id for job_id, _ in submissions.started] == [first.id, new.id, last.id]
 
 
@@ -119,7 +120,7 @@ async def test_a_stored_job_starts_although_its_caller_has_gone(
         gate.opened.set()
         await asyncio.wait([gone, too_early])
     last = await submissions.submit(Request(text("0.3x"), "", "someone"), "last")
-    assert store.jobs.unfinished() == ["gone: 0.1x", last.id]  # nobody waited for the other one in its turn
+    assert unfinished(store) == ["gone: 0.1x", last.id]  # nobody waited for the other one in its turn
     assert [job_id for job_id, _ in submissions.started] == ["gone: 0.1x", last.id]
 
 
@@ -166,4 +167,4 @@ async def test_what_holds_up_others_is_only_prepared(
         prepared = await waits
     assert isinstance(prepared, PreparedJob)
     assert (len(small.goals), len(prepared.goals)) == (1, 200)
-    assert store.jobs.unfinished() == [small.id]
+    assert unfinished(store) == [small.id]

@@ -24,6 +24,7 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.store.removal import remove_ended
 from tests.support.buckets import BucketServer, with_bucket
 from tests.support.callers import called_by
+from tests.support.stored import unfinished
 
 Config = Callable[..., dict[str, object]]
 
@@ -213,4 +214,4 @@ def test_a_job_that_was_restored_in_the_meantime_is_kept(store: Store, plan: Bat
             store.jobs.remove("j", hidden_before_ms=1_000)
         assert caught.value.code is ErrorCode.CONFLICT
     store.jobs.remove("j", hidden_before_ms=1_001)
-    assert store.jobs.unfinished() == []
+    assert unfinished(store) == []

@@ -24,6 +24,7 @@ from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan
 from tests.support.gates import held
 from tests.support.statements import counted_commits
+from tests.support.stored import unfinished
 
 Config = Callable[..., dict[str, object]]
 
@@ -52,9 +53,9 @@ async def test_submissions_during_a_transaction_share_the_next_one(store: Store,
         await asyncio.sleep(0)
         assert not first.done()
         gate.opened.set()
-        assert [await first, *await storing] == [store.jobs.job(each) for each in store.jobs.unfinished()]
+        assert [await first, *await storing] == [store.jobs.job(each) for each in unfinished(store)]
     assert len(commits) == 2
-    assert len(store.jobs.unfinished()) == 1 + TOGETHER
+    assert len(unfinished(store)) == 1 + TOGETHER
     assert [each.event for each in store.jobs.events("j7", 0, 9)] == [JobState.QUEUED]
     assert store.jobs.batches("j7")[0].plan == plan
 
@@ -83,7 +84,7 @@ async def test_refused_jobs_do_not_affect_the_others(store: Store, plan: BatchPl
     assert codes == [None, None, conflict, None, None, conflict, None, exceeded, None, None]
     assert [each.id for each in outcomes if isinstance(each, Job)] == ["a", "old", "d", "d", "g", "i"]
     assert isinstance(outcomes[-1], UnicodeEncodeError)
-    assert store.jobs.unfinished() == ["old", "a", "d", "g", "i"]
+    assert unfinished(store) == ["old", "a", "d", "g", "i"]
 
 
 async def test_nothing_is_stored_twice_after_an_outage(store: Store, plan: BatchPlan) -> None:
@@ -109,7 +110,7 @@ async def test_submissions_go_on_after_a_transaction_was_abandoned(store: Store,
             task.cancel()
         gate.opened.set()
         await asyncio.wait_for(submitted.create(submission(plan, "second"), offered=False), 30)
-    assert "second" in store.jobs.unfinished()
+    assert "second" in unfinished(store)
     first.cancel()
 
 
@@ -192,5 +193,5 @@ def test_acknowledged_jobs_are_there_after_a_kill(tmp_path: Path) -> None:
     complete = {line.strip() for line in acknowledged if line.endswith("\n")}
     assert len(complete) >= 200
     with open_store(tmp_path / "store") as store:
-        assert complete <= set(store.jobs.unfinished())
+        assert complete <= set(unfinished(store))
         assert store.jobs.faults() == []

@@ -16,6 +16,7 @@ from mistify.jobs.job import Goal, Job, JobPriority, JobState
 from mistify.jobs.package_spec import PackageSpec
 from mistify_server.engines.local import LocalEngine
 from mistify_server.identity.callers import DEFAULT_TENANT
+from mistify_server.jobs import running_jobs
 from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.shared_jobs import SharedJobs
 from mistify_server.store.changes import JobChanged, Submission
@@ -295,4 +296,35 @@ async def test_an_idle_server_takes_the_most_urgent_job_for_which_another_one_ha
     await sharing._look()  # it is busy
     assert list(jobs.leases) == ["urgent"]
     assert other.jobs.job("urgent").state is JobState.RUNNING
-    assert [now.job_id for now in store.leases.situations([]) if now.unbegun] == ["usual", "next"]
+    assert [now.job_id for now in store.leases.situations([]) if not now.begun] == ["usual", "next"]
+
+
+async def test_steps_start_before_all_waiting_jobs_are_read(
+    site: Any,
+    store: Store,
+    jobs: RunningJobs,
+    plan: BatchPlan,
+    *,
+    wait_until: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running_jobs, "_FIRST_WAITING", 1)
+    for job_id, priority in (("begun", "low"), ("urgent", "high"), ("late", "normal")):
+        job = Job(job_id, JobState.QUEUED, GOALS, created_unix_ms=5, priority=JobPriority(priority))
+        store.jobs.create(Submission(job, [plan], "[]", None))
+    store.jobs.record("begun", [JobChanged(JobState.RUNNING)], 1.0, {}, store.leases.take("begun"))
+    read, opened = store.jobs.with_batches, Event()
+
+    def held_if_late(job_id: str) -> Any:
+        if job_id not in ("begun", "urgent"):
+            assert opened.wait(60)
+        return read(job_id)
+
+    monkeypatch.setattr(store.jobs, "with_batches", held_if_late)
+    (site.control / "hold-source").touch()
+    jobs.resume()
+    await wait_until(lambda: bool(site.tasks("source")))
+    assert set(jobs.leases) == {"begun", "urgent"}
+    assert store.jobs.job("urgent").state is JobState.RUNNING
+    opened.set()
+    await wait_until(lambda: set(jobs.leases) == {"j", "begun", "urgent", "late"})

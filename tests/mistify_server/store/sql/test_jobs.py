@@ -37,7 +37,7 @@ from mistify_server.store.plans import BatchInputs, BatchPlan, BatchState, NodeP
 from mistify_server.tasks.recipe import Recipe
 from mistify_server.tasks.results import AdaptResult, PrepareResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
-from tests.support.stored import jobs_in
+from tests.support.stored import jobs_in, unfinished
 from tests.support.targets import overall
 
 NODE = NodePlan(index=0, parent=None, budget={"flops": 5.0}, targets=overall(0.5), seed=1, goals=("a", "b"))
@@ -228,7 +228,7 @@ def test_a_job_is_paused_and_resumed_with_one_event_each(store: Store) -> None:
         JobState.RUNNING,
     ]
     store.jobs.set_paused("j", paused=True)
-    assert store.jobs.unfinished() == ["j"]
+    assert unfinished(store) == ["j"]
     store.jobs.end("j", JobChanged(JobState.CANCELLED))
     assert not store.jobs.set_paused("j", paused=False)
     assert store.jobs.job("j").state is JobState.CANCELLED
@@ -282,7 +282,7 @@ def test_added_goals_follow_the_others_with_their_plans(store: Store) -> None:
         seconds=3.0,
         spent={"failed": 3.0},
     )
-    assert store.jobs.unfinished() == ["j"]
+    assert unfinished(store) == ["j"]
     store.jobs.add_goals("j", Addition([replace(later, id="1")], [], "[1]", None))
     assert [(event.goal_id, event.event) for event in store.jobs.events("j", 2, 100)] == [
         (None, JobState.QUEUED),
@@ -322,7 +322,7 @@ def test_jobs_are_listed_newest_first(store: Store) -> None:
     store.jobs.record("b", [JobChanged(JobState.FAILED, "why")], 0.0, {})
     assert [job.id for job in jobs_in(store, 2)] == ["c", "b"]
     assert [part.job.id for part in store.jobs.page(2, 9, before="b").jobs] == ["a"]
-    assert store.jobs.unfinished() == ["a", "c"]
+    assert unfinished(store) == ["a", "c"]
     assert store.jobs.job("b").reason == "why"
 
 

@@ -147,15 +147,14 @@ def test_a_job_that_no_step_has_begun_may_be_taken_from_a_server_that_is_there(
 ) -> None:
     assert not store.leases.renew(600)
     store.jobs.create(Submission(JOB, [plan], "[]", None), owner=store.leases.server)
-    assert [now.unbegun for now in other.leases.situations([])] == [True]
-    assert [now.unbegun for now in store.leases.situations([])] == [False]  # it is its own
+    assert [(now.free, now.begun) for now in other.leases.situations([])] == [(False, False)]
     assert other.leases.take_unbegun("j")
     with pytest.raises(LeaseLostError):
         store.jobs.record("j", [JobChanged(JobState.RUNNING)], 1.0, {}, JobLease("j", FIRST_FENCE))
     lease = other.leases.take("j")
     other.leases.renew(600)
     other.jobs.record("j", [JobChanged(JobState.RUNNING)], 1.0, {}, lease)
-    assert [now.unbegun for now in store.leases.situations([])] == [False]
+    assert [(now.free, now.begun) for now in store.leases.situations([])] == [(False, True)]
     assert not store.leases.take_unbegun("j")
     other.jobs.end("j", JobChanged(JobState.CANCELLED), lease)
     assert not store.leases.take_unbegun("j")
