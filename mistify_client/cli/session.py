@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import typer
@@ -19,7 +18,7 @@ from mistify_client.cli.serving import Serving, announcing_backoff
 from mistify_client.porting.follow import EXIT_UNMET, EXIT_UNSEEN, finish, follow, packages_of_others
 from mistify_client.porting.local_files import local_files
 from mistify_client.porting.plan_report import plan_report, plan_tree
-from mistify_client.porting.progress import Display, display
+from mistify_client.porting.progress import Display, activity_shown, display
 from mistify_client.porting.submission import attach, run_alone
 from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
@@ -68,10 +67,11 @@ def plan_goals(text: str, serving: Serving, *, as_json: bool) -> int:
         text: JSON of the config.
     """
     with (
-        serving.started(resume=False) as (address, token, backoff),
+        activity_shown(Console(stderr=True), "planning") as show_line,
+        serving.started(resume=False, on_wait=show_line) as (address, token, backoff),
         PortingClient(address, token, backoff=backoff) as client,
     ):
-        predicted = client.plan(_with_files_sent(text, serving, partial(typer.echo, err=True)))
+        predicted = client.plan(_with_files_sent(text, serving, show_line))
     if as_json:
         typer.echo(json.dumps(plan_report(predicted), indent=2))
     else:

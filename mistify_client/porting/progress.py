@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from mistify.costs.budget import conditions_of, quantity_of
 from mistify.costs.energy import ENERGY
@@ -52,6 +52,20 @@ def display(console: Console) -> Iterator[Display]:
             yield BarDisplay(bars)
     else:
         yield LineDisplay(partial(print_line, console))
+
+
+@contextmanager
+def activity_shown(console: Console, activity: str) -> Iterator[Callable[[str], None]]:
+    """Show an activity of unknown length with the time it has taken, on a terminal only; then remove it.
+
+    Yields:
+        A function that shows a line of text, on any console.
+    """
+    hidden = not console.is_terminal or console.is_dumb_terminal
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=hidden) as shown:
+        shown.add_task(escape(activity), total=None)
+        yield partial(print_line, console)
 
 
 def once_for_equal_goals(events: Iterable[JobEvent]) -> Iterator[JobEvent]:

@@ -14,6 +14,7 @@ from mistify_client.porting.progress import (
     SOURCE,
     BarDisplay,
     LineDisplay,
+    activity_shown,
     display,
     once_for_equal_goals,
     source_behind,
@@ -202,3 +203,15 @@ def test_progress_is_shown_as_bars_on_a_terminal(name):
     text = out.file.getvalue()
     assert "adapting 75/150" in text
     assert f"{name}: met, accuracy 75.0%" in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_activity_is_shown_on_a_terminal_only_and_its_lines_anywhere(terminal):
+    out = console(terminal)
+    with activity_shown(out, "planning") as show_line:
+        show_line("sending model.keras")
+    text = out.file.getvalue()
+    assert ("planning" in text) == terminal
+    assert "sending model.keras" in text
+    if not terminal:
+        assert text == "sending model.keras\n"
