@@ -43,18 +43,22 @@ def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> b
 
 def tuned_source(
     source: keras.Model, setup: TrainingSetup, steps: int, seed: int, report: Callable[[int], None]
-) -> keras.Model:
-    """Return the source after tuning, or the original unless that is worse on the validation data."""
+) -> tuple[keras.Model, int]:
+    """Return the source after tuning, or the original unless that is worse on the validation data.
+
+    Returns:
+        The network, and the number of steps for which a network was trained, kept or not.
+    """
     if not steps:
-        return source
+        return source, 0
     before = evaluate(source, setup.validation, setup.metric)
     if setup.metric.reaches(before, setup.metric.perfect):
-        return source
+        return source, 0
     tuned = copied(source)
     tune(Trainer(tuned, setup, seed), steps, report)
     recalibrate(tuned, setup.train, seed)
     reached = evaluate(tuned, setup.validation, setup.metric)
-    return tuned if setup.metric.better(reached, before) else source
+    return (tuned if setup.metric.better(reached, before) else source), steps
 
 
 def expanded(
