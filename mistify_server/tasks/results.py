@@ -88,9 +88,7 @@ class SourceResult(TaskDone):
         root: The artifact of the widened teacher, from which goals are adapted; the teacher itself if it was
             not widened.
         root_costs: Costs of the root by axis.
-        steps: Training steps that were taken to tune the source; 0 if it made no mistake.
-        planned_steps: Steps for which a source with mistakes is tuned, by which forecasts find equal sources;
-            None for `steps`.
+        steps: Training steps of the teacher.
         data: The training data for goals, with pseudo-labels for parts without labels, and with flips if
             these suit the data; None for the data of the task.
     """
@@ -105,7 +103,6 @@ class SourceResult(TaskDone):
     root: str
     root_costs: dict[str, float]
     steps: int
-    planned_steps: int | None = None
     data: DataSource | None = None
 
 

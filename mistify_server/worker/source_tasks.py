@@ -76,7 +76,7 @@ class SourceTuner:
         source_accuracy = evaluate(source, setup.validation, metric)
         tuning = ProgressUpdate("tuning the source", 0, steps, source_costs)
         report(replace(tuning, accuracy=source_accuracy))
-        teacher, trained = tuned_source(
+        teacher = tuned_source(
             source, setup, steps, recipe.seed, lambda step: report(replace(tuning, step=step))
         )
         if task.exceed:
@@ -94,8 +94,7 @@ class SourceTuner:
             teacher_scores=scores.outputs,
             root=self._checkpoints.save(root),
             root_costs=dict(costs_of(analyse(root).network(), profiles)),
-            steps=trained,
-            planned_steps=steps,
+            steps=steps,
             data=None if data == recipe.data else data,
         )
 

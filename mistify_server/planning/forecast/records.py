@@ -50,7 +50,7 @@ def record_of(
             spared=result.spared,
             shared_steps=shared,
         ),
-        source_steps=root.steps if root.planned_steps is None else root.planned_steps,
+        source_steps=root.steps,
         source=root.teacher_accuracy,
         lost=root.metric.lost(result.accuracy, root.teacher_accuracy),
         seconds=result.seconds,

@@ -43,22 +43,18 @@ def flips_suit(source: keras.Model, data: DataSource, setup: TrainingSetup) -> b
 
 def tuned_source(
     source: keras.Model, setup: TrainingSetup, steps: int, seed: int, report: Callable[[int], None]
-) -> tuple[keras.Model, int]:
-    """Return the source after tuning, or the original unless that is worse on the validation data.
-
-    Returns:
-        The network, and the number of steps for which a network was trained, kept or not.
-    """
+) -> keras.Model:
+    """Return the source after tuning, or the original unless that is worse on the validation data."""
     if not steps:
-        return source, 0
+        return source
     before = evaluate(source, setup.validation, setup.metric)
     if setup.metric.reaches(before, setup.metric.perfect):
-        return source, 0
+        return source
     tuned = copied(source)
     tune(Trainer(tuned, setup, seed), steps, report)
     recalibrate(tuned, setup.train, seed)
     reached = evaluate(tuned, setup.validation, setup.metric)
-    return (tuned if setup.metric.better(reached, before) else source), steps
+    return tuned if setup.metric.better(reached, before) else source
 
 
 def expanded(

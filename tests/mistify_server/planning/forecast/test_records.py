@@ -28,8 +28,7 @@ def test_a_record_has_the_outputs_measured_both_before_and_after(plan: BatchPlan
         ),
         root="r",
         root_costs=costs,
-        steps=0,
-        planned_steps=200,
+        steps=200,
     )
     adapted = AdaptResult(
         checkpoint="c",
@@ -49,7 +48,6 @@ def test_a_record_has_the_outputs_measured_both_before_and_after(plan: BatchPlan
     asked = plan.model_copy(update={"estimates": estimates, "source_costs": costs, "nodes": (node,)})
     record = record_of(asked, node, root, costs, adapted)
     assert record is not None
-    assert record.source_steps == 200  # by which a forecast finds it, though nothing was tuned
     assert record.lost == pytest.approx(0.25)
     assert (record.case.steps, record.case.learned) == (100, 600)
     assert record.outputs == (
